@@ -199,6 +199,7 @@ coverage: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/halves.py tests/contract coverage
 	@$(RUN) coverage combine --quiet
 	@$(RUN) coverage report
+	@echo "The unit and contract tests run $$($(RUN) coverage report --format=total) % of the lines and branches in plugins."
 
 # How many of the small faults that are put into rooms their unit tests find: NUMBER=200 SEED=2 ROOMS="spec hooks".
 mutation: $(VENV) $(LINK) $(MUTATION)

@@ -5,21 +5,26 @@
 
 mutation.py NUMBER SEED ROOM...    e.g. mutation.py 100 1 allocation spec
 
-A random sample of the mutants that cosmic-ray can make of each room, by SEED. Of each, first the tests of its file run,
-then those of its room. A mutant that no test finds is printed, unless tests/mutants.yml says why none could. The last
-line is JSON: the score of each room, found / (sample - excused).
+A random sample of the mutants that cosmic-ray can make of each room, by SEED. The tests of the room run until one
+fails: first those that run the changed line, the quick ones before the slow ones (mutation_order.py). A mutant
+that no test finds is printed; tests/mutants.yml says why none could. The last line is JSON: the score of each room,
+found / (sample - excused).
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -36,6 +41,7 @@ PLACE = CHECKOUT / "build/mutation"
 CODE, TESTS = "plugins/module_utils", "tests/unit/plugins/module_utils"
 EXCUSES = CHECKOUT / "tests/mutants.yml"
 WORKERS = 2
+LIMIT_S = 1800.0  # for all tests of a room; each test has a limit of its own
 # What no test should look at: a constant for people, or for the machine's pace.
 SKIPPED = ("core/RemoveDecorator", "core/ZeroIterationForLoop")
 
@@ -72,26 +78,68 @@ def mutants(room: str, copy: Path) -> list[Mutant]:
     return found
 
 
-def tests_of(path: str, copy: Path) -> Iterator[list[str]]:
-    """The tests to run one after the other: those of the file, if it has some, and those of the room."""
-    below = Path(path).relative_to(CODE)
-    own = Path(TESTS) / below.parent
-    named = sorted((copy / own).glob(f"test_{below.stem}*.py"))
-    if named:
-        yield [str(file.relative_to(copy)) for file in named]
-    if len(below.parts) > 2 and (copy / own).is_dir():
-        yield [str(own)]
-    yield [str(Path(TESTS) / below.parts[0])]
+def pytest(room: str, copy: Path, environment: dict[str, str], runner: Sequence[str] = ()) -> list[str]:
+    """Run the tests of a room in a copy until one fails; return the last lines, none if all pass.
 
-
-def passes(arguments: Sequence[str], copy: Path, limit: float) -> bool:
-    """Run tests in a copy; whether all passed within `limit` seconds."""
-    command = [str(PYTHON), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+    What they started is killed if they take longer than LIMIT_S.
+    """
+    command = [str(PYTHON), *runner, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "mutation_order"]
+    process = subprocess.Popen(
+        [*command, f"{TESTS}/{room}"],
+        cwd=copy,
+        env={**os.environ, **environment, "ANSIBLE_COLLECTIONS_PATH": str(copy / "build/pythonpath")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=limit, check=False)
+        said, _none = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode in (0, 5)  # 5: it has no tests
+        said = "took too long"
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return [] if process.wait() == 0 else [*said.splitlines()[-3:], f"exit status {process.returncode}"]
+
+
+class Room(NamedTuple):
+    """A room whose tests have run once."""
+
+    name: str
+    seconds: Path  # for mutation_order.py
+    touched: dict[str, dict[int, list[str]]]  # file -> line -> tests that run it
+
+    def first(self, mutant: Mutant) -> list[str]:
+        """The tests that run the statement of a mutant. Those of its first line, if it has several."""
+        lines = self.touched.get(mutant.path, {})
+        above = [line for line in lines if line <= mutant.line]
+        return lines[max(above)] if above else []
+
+
+def measured(name: str, copy: Path) -> Room:
+    """Run the tests of a room without a fault. Raises SystemExit if they fail."""
+    seconds, data = copy / "build/seconds.json", copy / "build/lines"
+    seconds.unlink(missing_ok=True)
+    coverage = ["-m", "coverage"]
+    options = ["--rcfile=/dev/null", f"--data-file={data}"]
+    failed = pytest(
+        name, copy, {"MUTATION_SECONDS": str(seconds)}, [*coverage, "run", *options, f"--include=*/{CODE}/{name}/*"]
+    )
+    if failed:
+        sys.exit(f"{name}: its tests fail without a mutant:\n" + "\n".join(failed))
+    told = subprocess.run(
+        [str(PYTHON), *coverage, "json", *options, "--show-contexts", "-q", "-o", "-"],
+        cwd=copy,
+        check=True,
+        capture_output=True,
+    )
+    touched = {}
+    for path, found in json.loads(told.stdout)["files"].items():
+        lines = {int(line): [test for test in tests if test] for line, tests in found["contexts"].items()}
+        touched[CODE + path.rpartition(CODE)[2]] = {line: tests for line, tests in lines.items() if tests}
+    return Room(name, seconds, touched)
 
 
 def excuses() -> dict[tuple[str, str, str], str]:
@@ -100,7 +148,7 @@ def excuses() -> dict[tuple[str, str, str], str]:
     return {(row["path"], row["was"], row["now"]): row["reason"] for row in rows}
 
 
-def attempt(mutant: Mutant, copy: Path, limit: float, excused: dict[tuple[str, str, str], str]) -> Tried:
+def attempt(mutant: Mutant, room: Room, copy: Path, excused: dict[tuple[str, str, str], str]) -> Tried:
     """Put one fault into the copy, and run the tests."""
     operator = get_operator(mutant.operator)(**mutant.arguments)
     with use_mutation(copy / mutant.path, operator, mutant.occurrence) as (before, after):
@@ -109,13 +157,26 @@ def attempt(mutant: Mutant, copy: Path, limit: float, excused: dict[tuple[str, s
         now = " ".join(line[2:].strip() for line in changed if line[0] == "+")
         if (mutant.path, was, now) in excused:
             return Tried(mutant, False, was, now, excused[mutant.path, was, now])
-        found = not all(passes(tests, copy, limit) for tests in tests_of(mutant.path, copy))
-    return Tried(mutant, found, was, now, "")
+        first = copy / "build/first.json"
+        first.write_text(json.dumps(room.first(mutant)))
+        found = pytest(room.name, copy, {"MUTATION_SECONDS": str(room.seconds), "MUTATION_FIRST": str(first)})
+    return Tried(mutant, bool(found), was, now, "")
 
 
-def copies() -> list[Path]:
+def in_memory() -> None:
+    """Start again, if root, where files for a while are in memory: a commit of the ledger costs nothing there."""
+    place = tempfile.gettempdir()
+    if os.geteuid() != 0 or CHECKOUT.is_relative_to(place) or os.environ.get("IN_MEMORY") == place:
+        return
+    command = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o mode=1777 none "$0" && exec "$@"', place]
+    if subprocess.run([*command, "true"], check=False).returncode == 0:
+        os.environ["IN_MEMORY"] = place
+        os.execvp(command[0], [*command, sys.executable, *sys.argv])
+
+
+def copies(place: Path) -> list[Path]:
     """A copy of the checkout for each worker."""
-    found = [PLACE / str(number) for number in range(WORKERS)]
+    found = [place / str(number) for number in range(WORKERS)]
     for copy in found:
         mirror.mirror(CHECKOUT, copy)
         link = copy / "build/pythonpath/ansible_collections/fleet/cdi"
@@ -127,22 +188,21 @@ def copies() -> list[Path]:
 def main(number: int, seed: int, rooms: list[str]) -> int:
     """Try a sample of the mutants of each room."""
     free: SimpleQueue[Path] = SimpleQueue()
-    for copy in copies():
+    for copy in copies(PLACE / "-".join([*rooms, str(seed)])):
         free.put(copy)
     excused, scores = excuses(), {}
     for room in rooms:
         copy = free.get()
         started = time.monotonic()
-        assert passes([f"{TESTS}/{room}"], copy, 3600), f"{room}: its tests fail without a mutant"
-        limit = 60 + 4 * (time.monotonic() - started)
+        known = measured(room, copy)
         every = mutants(room, copy)
         free.put(copy)
         sample = random.Random(seed).sample(every, min(number, len(every)))
 
-        def one(mutant: Mutant, limit: float = limit) -> Tried:
+        def one(mutant: Mutant, known: Room = known) -> Tried:
             copy = free.get()
             try:
-                return attempt(mutant, copy, limit, excused)
+                return attempt(mutant, known, copy, excused)
             finally:
                 free.put(copy)
 
@@ -161,6 +221,7 @@ def main(number: int, seed: int, rooms: list[str]) -> int:
             "sample": len(tried),
             "found": found,
             "excused": excusable,
+            "minutes": round((time.monotonic() - started) / 60, 1),
             "score": round(found / max(1, len(tried) - excusable), 3),
         }
         print(f"{room}: {scores[room]}", flush=True)
@@ -169,4 +230,5 @@ def main(number: int, seed: int, rooms: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    in_memory()
     sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
