@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.text import json_subset, yaml_subset
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import Finding, validate
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.versions import minimum_version
 
 with open(os.path.join(os.path.dirname(__file__), "cases.yml"), encoding="utf-8") as file:
@@ -215,6 +215,13 @@ BAD_YAML = {
     "a merge of text": (b"<<: b", "a << that is followed by no object"),
     "a control character": (b'kind: "\x01"', "no YAML"),
 }
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (5, ""), (6, "; and 1 more"), (7, "; and 2 more")])
+def test_five_errors_are_told(count, more):
+    said = codec.errors_in([Finding("type", f"/{number}", "a", "b") for number in range(count)])
+    assert said.count("found a, expected b") == min(count, 5)
+    assert said.partition("/4: found a, expected b [type]")[2] == more
 
 
 @pytest.mark.parametrize("content, complaint", BAD_JSON.values(), ids=BAD_JSON)

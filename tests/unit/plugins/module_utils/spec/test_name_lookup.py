@@ -1,0 +1,60 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which device an operator means by a name alone, or by the path of a device node."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.name_lookup import qualified
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
+
+
+def nodes(*paths):
+    return {"deviceNodes": [{"path": path} for path in paths]}
+
+
+MOVED = {"deviceNodes": [{"path": "/dev/inside", "hostPath": "/dev/gpu1"}]}
+DEVICES = {
+    "vendor.com/gpu": {
+        "0": nodes("/dev/gpu0"),
+        "1": MOVED,
+        "all": nodes("/dev/gpu0", "/dev/gpu1"),
+        "pair": nodes("/dev/p1", "/dev/p2"),
+    },
+    "vendor.com/nic": {"1": nodes("/dev/nic1"), "eth": {"env": ["A=1"]}},
+}
+FILES = [registry.SpecFile(f"/{kind}.json", 0, spec(devices, kind, "1.1.0")) for kind, devices in DEVICES.items()]
+REGISTRY = registry.resolve(["/"], FILES, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "means"),
+    {
+        "any.com/thing=x": "any.com/thing=x",
+        "0": "vendor.com/gpu=0",
+        "eth": "vendor.com/nic=eth",
+        "/dev/gpu0": "vendor.com/gpu=0",  # rather than all of them
+        "/dev/gpu1": "vendor.com/gpu=1",
+        "/dev/p2": "vendor.com/gpu=pair",
+    }.items(),
+)
+def test_a_name_means_one_device(name, means):
+    assert qualified(name, REGISTRY) == means
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    {
+        "1": "1: is one of vendor.com/gpu=1, vendor.com/nic=1; expected a name of one device",
+        "/dev/inside": "/dev/inside: no spec defines a device of that name",
+        "gpu": "gpu: no spec defines a device of that name",
+        "pai": "pai: no spec defines a device of that name.*pair",
+    }.items(),
+)
+def test_other_names_are_refused(name, says):
+    with pytest.raises(CdiError, match=f"^{says}"):
+        qualified(name, REGISTRY)
