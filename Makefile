@@ -15,7 +15,7 @@
 #     fault, world          kills, full disks, power cuts; the life of a host from a seed
 #     adversary, machines   attacks; virtual machines
 #   make e2e [E2E="-k upgrade"]   real kubelets: the first run builds them for a quarter of an hour
-#   make machines WHOLE=1 [REBOOTS=10] [CUTS=10] [MACHINE=bookworm]   also the cases that take minutes each
+#   make machines WHOLE=1 [REBOOTS=10] [CUTS=10]   also the cases that take minutes each
 #   make nightly            the larger counts, and matrix, docs-site and importer
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make bench [ROOM=payload]   the benchmarks
