@@ -181,7 +181,10 @@ def test_an_error_is_not_hidden_by_one_of_clearing_up(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "rename", fails)
     monkeypatch.setattr(os, "unlink", fails)
-    with pytest.raises(CdiError, match="a.json: can't write it: Read-only file system. Make the file system writable, or choose another place"):
+    with pytest.raises(
+        CdiError,
+        match="a.json: can't write it: Read-only file system. Make the file system writable, or choose another place",
+    ):
         files.replace(str(tmp_path / "a.json"), b"1")
 
 

@@ -155,5 +155,8 @@ def test_errors_name_the_path(target, monkeypatch):
 
     release = target.release()
     monkeypatch.setattr(os, "mkdir", fail)
-    with pytest.raises(CdiError, match=r"opt: can't make it: Read-only file system\. Make the file system writable, or choose another place"):
+    with pytest.raises(
+        CdiError,
+        match=r"opt: can't make it: Read-only file system\. Make the file system writable, or choose another place",
+    ):
         target.install(release)
