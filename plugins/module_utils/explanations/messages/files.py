@@ -73,6 +73,7 @@ EXPLANATIONS = (
             "could not be written to it",
             "[Errno *] *",
             "can't be opened (*",
+            "can't be locked (*)",
         ),
         means="A system call on this path failed. The text behind the colon is the reason of the kernel.",
         why="fleet.cdi does not go on without the file: the host would be half changed.",
@@ -86,15 +87,8 @@ EXPLANATIONS = (
     Explanation(
         id="FC1005",
         title="Another process keeps a lock",
-        messages=(
-            "another process has held this lock for * s; expected it to be done by then",
-            "can't lock it: *",
-            "can't be locked (*)",
-        ),
-        means=(
-            "Two runs work on the same files. The other one has not ended within the limit, or the lock file can't "
-            "be locked at all."
-        ),
+        messages=("another process has held this lock for * s; expected it to be done by then",),
+        means="Two runs work on the same files. The other one has not ended within the limit.",
         why="Two writers at the same time could lose what one of them wrote.",
         do=(
             "Find the process. If it works, wait and run again. If it hangs, end it: fleet.cdi repairs an "

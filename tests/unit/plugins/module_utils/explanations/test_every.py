@@ -6,7 +6,7 @@
 tests/harness/messages.py reads the messages from the source. It sees the text of an exception, of a warning and of
 `complain`, also through variables and functions of other files, and the tasks `fail` and `assert` of roles and
 playbooks.
-It does not see a text that comes out of a field of a record: test_said.py finds such a message when a test makes it.
+It does not see a text that comes out of a field of a record: tests/harness/said.py does, when a unit test makes it.
 """
 
 from __future__ import annotations
@@ -225,3 +225,14 @@ def test_the_docs_have_a_page_for_each_subject():
     """Their text is that of docs/generate.py (test_settings.py)."""
     names = {f"{subject.lower().replace(' ', '-')}.md" for subject in SUBJECTS}
     assert {path.name for path in (messages.CHECKOUT / "docs/errors").iterdir()} == {"README.md", *names}
+
+
+@pytest.mark.parametrize(
+    ("text", "id_"),
+    [
+        ("/a/lock: can't lock it: Read-only file system. Make the file system writable", "FC1004"),  # nobody holds it
+        ("/a/lock: another process has held this lock for 5 s; expected it to be done by then", "FC1005"),
+    ],
+)
+def test_a_lock_has_the_page_of_its_cause(text, id_):
+    assert explanation_for(text).id == id_
