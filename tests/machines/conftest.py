@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -73,11 +74,11 @@ def timed(figure):
 
 @pytest.fixture(scope="session")
 def machine(timed):
-    """Machine `trixie` of machines.yml, after its first boot."""
+    """The machine of machines.yml that the environment variable MACHINE names (trixie), after its first boot."""
     why = machines.lacking()
     if why:
         pytest.skip(why)
-    known = machines.definition("trixie")
+    known = machines.definition(os.environ.get("MACHINE") or "trixie")
     try:
         timed("make the image, unless it is there", machines.image_of, known)
     except OSError as error:
