@@ -211,7 +211,10 @@ class Machine:
             return control.ask(command, **arguments)
 
     def _ssh(self, command: str, stdin: str = "", seconds: float = 300, *options: str) -> Done:
-        """Run a shell command as the ordinary user; 255 is ssh's own failure, 124 no end in time."""
+        """Run a shell command as the ordinary user.
+
+        Status 255 means that ssh failed, 124 that the command did not end in time.
+        """
         start = ["ssh", "-F", str(self.config), *options, "machine", command]
         try:
             return subprocess.run(start, input=stdin, capture_output=True, text=True, check=False, timeout=seconds)
@@ -219,7 +222,10 @@ class Machine:
             return subprocess.CompletedProcess(start, 124, "", f"no end in {error.timeout} s")
 
     def attempt(self, command: str, stdin: str = "") -> Done:
-        """Run a shell command as the ordinary user; 124 is no end in 300 s. Raises Silent if the machine is silent."""
+        """Run a shell command as the ordinary user. Raises Silent if the machine does not answer.
+
+        Status 124 means that the command did not end within 300 seconds.
+        """
         done = self._ssh(command, stdin)
         if done.returncode == 255:
             raise Silent(f"{command}: {done.stderr.strip()}")

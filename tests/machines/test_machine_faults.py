@@ -54,6 +54,17 @@ def granted(machine, claim):
     return done.stdout.strip() == "opened" and claim not in requests_of(machine)
 
 
+def recovers(machine, disk, claim):
+    """The unit of the refresh finds the disk that came during the fault, and claims work. Then the disk goes."""
+    machine.root("systemctl start fleet-cdi-refresh")
+    wait_idle(machine)
+    assert "nvme1n1" in spec_of(machine, "fleet.cdi/nvme")
+    assert granted(machine, claim)
+    machine.unplug(disk)
+    wait_for(lambda: machine.attempt("test -e /dev/nvme1n1").returncode, "the kernel keeps the disk")
+    machine.root("fleet-cdi refresh --drop")
+
+
 def test_a_clock_that_was_set_back_an_hour_changes_nothing(machine, controller):
     findings = findings_of(machine)
     machine.root("fleet-cdi claim add before tty:1")
@@ -105,13 +116,8 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(machine, controller
         assert claims_of(machine) == {"survivor": "granted"} and requests_of(machine) == {"survivor"}
     finally:
         machine.root("rm -f /full-*")
-    machine.root("systemctl start fleet-cdi-refresh")
-    wait_idle(machine)
-    assert "nvme1n1" in spec_of(machine, "fleet.cdi/nvme")
-    assert granted(machine, "freed")
-    machine.unplug(disk)
-    wait_for(lambda: machine.attempt("test -e /dev/nvme1n1").returncode, "the kernel keeps the disk")
-    machine.root("fleet-cdi refresh --drop; fleet-cdi claim del survivor")
+    recovers(machine, disk, "freed")
+    machine.root("fleet-cdi claim del survivor")
     assert controller.play("provision", *NEW)["changed"] == 1
     assert controller.play("provision")["changed"] == 1
     assert controller.play("provision")["changed"] == 0
@@ -135,13 +141,7 @@ def test_a_read_only_root_is_said_and_leaves_the_host_as_it_was(machine, control
     finally:
         machine.root("mount -o remount,rw /")
     assert machine.root(DIGESTS) == before
-    machine.root("systemctl start fleet-cdi-refresh")
-    wait_idle(machine)
-    assert "nvme1n1" in spec_of(machine, "fleet.cdi/nvme")
-    assert granted(machine, "writable")
-    machine.unplug(disk)
-    wait_for(lambda: machine.attempt("test -e /dev/nvme1n1").returncode, "the kernel keeps the disk")
-    machine.root("fleet-cdi refresh --drop")
+    recovers(machine, disk, "writable")
     assert controller.play("provision", *NEW)["changed"] == 1
     assert controller.play("provision")["changed"] == 1
     assert findings_of(machine) == findings
