@@ -122,7 +122,7 @@ def test_exit_code_1_for_findings(claim, tmp_path):
     claim("add", "job-42", "tty:1")
     os.unlink(tmp_path / "cdi/fleet.cdi-claim_job-42.json")
     status, out, _err = claim("check")
-    assert status == 1 and "is missing; run `fleet-cdi claim restore`" in out
+    assert status == 1 and "is missing; run `fleet-cdi claim restore` [FC1560]" in out
     assert claim("restore")[:2] == (0, "restored: job-42\n")
     (tmp_path / "state/claims/bad.json").write_text("{")
     for action in ("list", "gc", "restore", "check"):

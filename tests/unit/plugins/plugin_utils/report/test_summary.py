@@ -16,6 +16,7 @@ def test_causes_with_command_and_limit():
     found = summary(fleet_report(answers, 0))
     assert found[:2] == ["70 hosts, 1 without a whole answer", "552 devices: 24 disagree, 0 unknown"]
     assert found[2].startswith("3 hosts: driver-version: /etc/cdi/nvidia.com-gpu.json: ")
+    assert found[2].endswith(" [FC3015]")
     assert found[3] == f"  next: {fleet.PROVISION}"
     assert found[4] == "  --limit gpu-00022,gpu-00045,gpu-00068"
     assert found[-1] == "  --limit gpu-00060"

@@ -129,5 +129,6 @@ def test_forms():
     assert found["table"][-1] == "3 hosts: 1 occupied, 1 unknown, 1 well"
     assert not any("\n" in line or "\x1b" in line for line in (*found["table"], *found["problems"]["bad"]))
     assert found["problems"].keys() == {"bad", "silent"} and found["problems"]["bad"][0].startswith("occupied: x: ")
+    assert found["problems"]["silent"][0].endswith(" [FC3108]")
     well = fleet_verdict({"good": hostvars["good"]}, ["good"], "truth", "drift")
     assert well["well"] and well["table"] == ["1 host: 1 well"]

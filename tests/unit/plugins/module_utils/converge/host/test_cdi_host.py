@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_part_that_fails_is_named_and_ends_the_run(answer: Answer, prefix: Pat
     assert done["failed"] and list(done["parts"])[-1] == "specs"
     (problem,) = done["problems"]
     assert (problem["part"], problem["code"]) == ("specs", "kind-unchanged")
-    assert done["msg"].startswith("specs: test.fleet.cdi/kind1: ")
+    assert done["msg"].startswith("specs: test.fleet.cdi/kind1: ") and re.search(r" \[FC\d{4}\]$", problem["message"])
     assert headers(done) == ["test.fleet.cdi-kind2.json", "inventory.json"]
 
 
