@@ -1,19 +1,21 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""examples/kubernetes as it is: the image is built without a network, the DaemonSet's pod runs as a static pod."""
+"""The DaemonSet's pod as a static pod: examples/kubernetes with an image built without a network, and a release's."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 import uuid
 
+import built_release  # tests/harness
 import kubelets
 import pytest
 import yaml
@@ -61,11 +63,25 @@ def archive(tmp_path_factory):
         podman("rmi", "--ignore", IMAGE, BASE)
 
 
-def pod_of(name, port):
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """The artifacts of a release, with its image and manifests."""
+    try:
+        return built_release.with_image(tmp_path_factory.mktemp("release"))
+    except OSError as error:
+        pytest.skip(f"the image needs the packages of release/debian.json: {error}")
+
+
+def examples():
+    """The manifests of examples/kubernetes, with the image that was built from them."""
+    text = "".join((KUBERNETES / file).read_text() for file in ("configmap.yaml", "daemonset.yaml"))
+    (tagged,) = re.findall(r" image: (\S+)", text)
+    return text.replace(tagged, IMAGE)
+
+
+def pod_of(name, port, manifests):
     """The DaemonSet's pod as a static pod on a node without a network or an API server, and its configuration."""
-    config, daemon_set = (
-        yaml.safe_load((KUBERNETES / file).read_text()) for file in ("configmap.yaml", "daemonset.yaml")
-    )
+    config, daemon_set = yaml.safe_load_all(manifests)
     configuration = json.loads(config["data"]["device-plugin.json"])
     configuration.update(resources={ACCEL: {"health": {"hold_down": 1}}}, grace=2, metrics=f":{port}")
     template = daemon_set["spec"]["template"]
@@ -75,7 +91,7 @@ def pod_of(name, port):
     spec = pod["spec"]
     spec["hostNetwork"] = True
     (container,) = spec["containers"]
-    container["image"], container["imagePullPolicy"] = IMAGE, "Never"
+    container["imagePullPolicy"] = "Never"
     container["ports"][0]["containerPort"] = port
     (volume,) = [volume for volume in spec["volumes"] if "configMap" in volume]
     del volume["configMap"]
@@ -89,11 +105,12 @@ def pod_of(name, port):
 class DaemonSet:
     """Its pods on a node, by name."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, manifests):
         self.cluster = cluster
+        self.manifests = manifests
 
     def start(self, name="device-plugin", port=9400):
-        pod, configuration = pod_of(name, port)
+        pod, configuration = pod_of(name, port, self.manifests)
         directory = self.cluster.node.path(f"/etc/{name}")
         directory.mkdir(exist_ok=True)
         (directory / "device-plugin.json").write_text(json.dumps(configuration))
@@ -111,16 +128,43 @@ class DaemonSet:
         wait(f"{name} ready", look)
 
 
-@pytest.fixture
-def daemon_set(product, cluster, archive):
-    """The node has its image, and its inventory where the manifest wants it."""
+def prepare(product, archive):
+    """Give a node the image, and its inventory where the manifest wants it."""
     place = product.node.path("/run/fleet-cdi")
     place.mkdir(exist_ok=True)
     (place / "inventory.json").write_bytes(product.node.path("/run/cdi-inventory.json").read_bytes())
     product.node.path("/run/image.tar").write_bytes(archive.read_bytes())
     product.node.run("ctr", "--namespace", "k8s.io", "images", "import", "/run/image.tar")
     product.node.path("/run/image.tar").unlink()
-    return DaemonSet(cluster)
+
+
+@pytest.fixture
+def daemon_set(product, cluster, archive):
+    """The DaemonSet of examples/kubernetes, and a node that has its image."""
+    prepare(product, archive)
+    return DaemonSet(cluster, examples())
+
+
+@pytest.mark.parametrize("version", ["1.36"])
+def test_a_release_serves_pods_by_its_own_image_and_manifests(product, cluster, released):
+    """The kubelet knows the image by the digest in the manifests, as it would after a pull."""
+    manifests = released.files[released.named("fleet-cdi-device-plugin-", ".yaml")].decode()
+    (place, digest) = re.findall(r" image: (\S+)@(sha256:\w{64})\n", manifests)[0]
+    archive = released.out / released.named("fleet-cdi-device-plugin-", ".oci.tar")
+    prepare(product, archive)
+    images = ["ctr", "--namespace", "k8s.io", "images"]
+    (listed,) = [line for line in product.node.run(*images, "list").splitlines() if line.startswith(place)]
+    name, _type, known, *_more = listed.split()
+    assert known == digest
+    product.node.run(*images, "tag", name, f"{place}@{digest}")
+
+    daemon_set = DaemonSet(cluster, manifests)
+    since = cluster.now()
+    plugin = daemon_set.start()
+    cluster.await_allocatable(ACCEL, ALL, since)
+    (held,) = seen(cluster.output(cluster.create({ACCEL: 1})))[1]
+    assert product.holds().keys() == {f"node:/dev/{held}"}
+    daemon_set.await_ready(plugin)
 
 
 @pytest.mark.counterpart("podman", "mmdebstrap")

@@ -62,3 +62,16 @@ def build(
     environment = {**keep, **variables}
     subprocess.run(command, check=True, umask=umask, user=user, env=environment, stdout=subprocess.DEVNULL, cwd="/")
     return Built(out, {path.name: path.read_bytes() for path in out.iterdir()})
+
+
+def with_image(place: Path) -> Built:
+    """Build all artifacts with the image, in `place`. Raises OSError where the packages can't be had."""
+    import debian_packages  # release
+
+    made = repository(place)
+    cache = CHECKOUT / "build/debian-packages"
+    cache.mkdir(parents=True, exist_ok=True)
+    (made / "build").mkdir()
+    (made / "build/debian-packages").symlink_to(cache)
+    debian_packages.fetch(debian_packages.locked(), cache)
+    return build(made, place / "built")

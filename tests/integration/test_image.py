@@ -14,7 +14,6 @@ import tempfile
 import time
 
 import built_release  # tests/harness
-import debian_packages  # release
 import pytest
 
 NAME = "registry.example.com/fleet-cdi-device-plugin:0.1.0"
@@ -28,17 +27,10 @@ STARTED_S = 60  # as the DaemonSet's startupProbe
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    place = tmp_path_factory.mktemp("place")
-    repository = built_release.repository(place)
-    cache = built_release.CHECKOUT / "build/debian-packages"
-    cache.mkdir(parents=True, exist_ok=True)
-    (repository / "build").mkdir()
-    (repository / "build/debian-packages").symlink_to(cache)
     try:
-        debian_packages.fetch(debian_packages.locked(), cache)
+        return built_release.with_image(tmp_path_factory.mktemp("place"))
     except OSError as error:
         pytest.skip(f"the image needs the packages of release/debian.json: {error}")
-    return built_release.build(repository, place / "built")
 
 
 @pytest.fixture(scope="module")
