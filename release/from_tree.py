@@ -67,7 +67,7 @@ def sums(contents: Mapping[str, bytes]) -> bytes:
 
 def artifacts(tree: Path, commit: Commit, cache: Path | None) -> dict[str, bytes]:
     """Return every file of a release: name -> content. `cache` has the packages for the image. Raises OSError."""
-    collection = collection_archive.archive(files_of(tree), commit.epoch)
+    collection = collection_archive.archive(files_of(tree), commit)
     host = on_host(tree)
     version, repository = collection.info["version"], collection.info["repository"]
     subjects = {

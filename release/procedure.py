@@ -48,11 +48,28 @@ def git(place: Path, *words: str) -> str:
     return source.git(place, *words).decode().strip()
 
 
+def stable(version: str) -> str:
+    """The branch for fixes of a minor release, from 1.0 on (docs/support.md); "" before it."""
+    major, minor, _patch = version.split(".", 2)
+    return "" if major == "0" else f"stable-{major}.{minor}"
+
+
+def right_branch(checkout: Path, version: str) -> str:
+    """What is wrong with the branch that is checked out; "" if the version may come from it."""
+    branch, patch = git(checkout, "branch", "--show-current"), version.split(".", 2)[2]
+    if patch != "0" and stable(version):
+        wrong = branch != stable(version)
+        return f"branch {branch}: has the next minor release; expected {stable(version)} for {version}" if wrong else ""
+    return f"branch {branch}: has fixes alone; expected main for {version}" if branch.startswith("stable-") else ""
+
+
 def check(checkout: Path, version: str) -> None:
     """Raise Refused unless this commit can become the release."""
     found = []
     if not VERSION.fullmatch(version):
         found.append(f"VERSION: found {version!r}; expected a version as 1.2.3")
+    elif wrong := right_branch(checkout, version):
+        found.append(wrong)
     changed = git(checkout, "status", "--porcelain").splitlines()
     if changed:
         found.append(f"the work tree has changes that are not committed, as {changed[0].strip()}; commit or stash them")
@@ -122,6 +139,15 @@ def throw_away_key(place: Path) -> tuple[Path, Path]:
     return key, signers
 
 
+def open_branch(checkout: Path, version: str) -> list[str]:
+    """Make the branch for fixes of a new minor release, at its tag; return its name, or nothing."""
+    branch = stable(version)
+    if not branch or git(checkout, "branch", "--list", branch):
+        return []
+    git(checkout, "branch", branch, f"{version}^{{commit}}")
+    return [branch]
+
+
 def release(checkout: Path, version: str, key: Path | None) -> None:
     """Make the release; without a key try it. Raises Refused, CalledProcessError."""
     place = checkout / "build/release" / version
@@ -160,8 +186,9 @@ def release(checkout: Path, version: str, key: Path | None) -> None:
     step("Take the commit and the tag into this checkout")
     git(checkout, "fetch", "--quiet", str(clone), f"refs/tags/{version}:refs/tags/{version}")
     git(checkout, "merge", "--quiet", "--ff-only", version)
+    branches = open_branch(checkout, version)
     step(f"Made: {version}, in {place / 'dist'}. Now publish it:")
-    print(f"git push origin HEAD {version}")
+    print(f"git push origin {' '.join(['HEAD', version, *branches])}")
     print(f"ansible-galaxy collection publish {archive}")
     print("Attach all files of that directory to the release of the forge. Then raise the version for the next one.")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from pathlib import Path
 
 import built_release
 import pytest
+import yaml
+from collection_archive import with_full_links
+from deterministic import Member
 
 NOBODY = 65534
 
@@ -50,13 +54,51 @@ def test_a_build_elsewhere_gives_the_same_bytes(repository, built):
         assert made.files == built.files
 
 
+def readme(built):
+    """The README in the collection's archive."""
+    with tarfile.open(built.out / built.named("fleet-cdi-", ".tar.gz")) as archive:
+        return archive.extractfile("README.md").read()
+
+
+def test_the_links_of_the_readme_are_urls_of_the_commit(repository, built, commit):
+    """Galaxy shows it without the files beside it. It differs from that of the checkout in the links alone."""
+    place = yaml.safe_load((repository / "galaxy.yml").read_text())["repository"]
+    page = readme(built).decode()
+    assert not re.findall(r"\]\((?!https://|#)[^)]*\)", page)
+    kinds = {"blob": Path.is_file, "raw": Path.is_file, "tree": Path.is_dir}
+    ours = re.findall(rf"\]\({re.escape(place)}/(\w+)/{commit}/([^)#]+)", page)
+    assert {kind for kind, _path in ours} == set(kinds)
+    for kind, path in ours:
+        assert kinds[kind](repository / path), path
+    assert re.sub(rf"{re.escape(place)}/\w+/{commit}/", "", page) == (repository / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("[a](docs/a.md#one) [b](#two) <https://c>", "[a](R/blob/C/docs/a.md#one) [b](#two) <https://c>"),
+        ("[![d](docs/d.png)](docs) [e](https://e/f)", "[![d](R/raw/C/docs/d.png)](R/tree/C/docs) [e](https://e/f)"),
+        ("`[a](docs/a.md)`\n```\n[a](docs/a.md)\n```\n", "`[a](docs/a.md)`\n```\n[a](docs/a.md)\n```\n"),
+        ("[a](docs/lost.md)", "link to docs/lost.md: found no such file; expected one of the commit"),
+    ],
+)
+def test_full_links(page, expected):
+    files = {name: Member(name) for name in ("docs/a.md", "docs/d.png")}
+    try:
+        found = with_full_links(page, files, "R", "C")
+    except ValueError as error:
+        found = str(error)
+    assert found == expected
+
+
 def test_the_collection_is_what_ansible_galaxy_builds(repository, built, tmp_path):
-    """The same files with the same digests and modes, and the same description."""
+    """The same files with the same digests and modes, and the same description, once both have the same README."""
     galaxy = [Path(sys.executable).parent / "ansible-galaxy", "collection"]
     tree = tmp_path / "tree"
     tree.mkdir()
     archive = subprocess.run(["git", "-C", repository, "archive", "HEAD"], check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", tree], input=archive, check=True)
+    (tree / "README.md").write_bytes(readme(built))
     subprocess.run([*galaxy, "build", tree, "--output-path", tmp_path], check=True, capture_output=True)
     (theirs,) = tmp_path.glob("*.tar.gz")
     ours = built.out / theirs.name

@@ -49,6 +49,36 @@ def test_what_galaxy_does_not_take_for_a_version_is_refused(checkout, version):
     assert "expected a version as 1.2.3" in refusal(checkout, version)
 
 
+@pytest.mark.parametrize(
+    ("branch", "version", "said"),
+    [
+        ("main", "0.1.1", ""),
+        ("main", "1.2.0", ""),
+        ("stable-1.2", "1.2.1", ""),
+        ("main", "1.2.1", "branch main: has the next minor release; expected stable-1.2 for 1.2.1"),
+        ("stable-1.1", "1.2.1", "branch stable-1.1: has the next minor release; expected stable-1.2 for 1.2.1"),
+        ("stable-1.2", "1.3.0", "branch stable-1.2: has fixes alone; expected main for 1.3.0"),
+        (
+            "stable-1.2",
+            "2.0.0-rc.1",
+            "branch stable-1.2: has the next minor release; expected stable-2.0 for 2.0.0-rc.1",
+        ),
+    ],
+)
+def test_a_version_comes_from_its_branch(checkout, branch, version, said):
+    built_release.git(checkout, "checkout", "--quiet", "-B", branch)
+    assert procedure.right_branch(checkout, version) == said
+    assert not said or said in refusal(checkout, version)
+
+
+def test_a_minor_release_from_1_0_on_opens_a_branch_for_its_fixes(checkout):
+    head = built_release.git(checkout, "rev-parse", "HEAD")
+    for version, opened in (("0.1.0", []), ("1.2.0", ["stable-1.2"]), ("1.2.1", [])):
+        built_release.git(checkout, "tag", version)
+        assert procedure.open_branch(checkout, version) == opened
+    assert built_release.git(checkout, "rev-parse", "stable-1.2") == head
+
+
 def test_a_release_without_a_change_for_users_is_refused(checkout):
     for path in (checkout / "changelogs/fragments").glob("*.yml"):
         path.unlink()
