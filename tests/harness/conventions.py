@@ -55,6 +55,10 @@ INFO_ELSEWHERE = {
     "pod_devices": "claim_info",
 }
 ATTRIBUTES = {"check_mode", "diff_mode", "async"}
+# Sections of the README that Red Hat's certification asks for ("README requirements" of
+# docs.ansible.com/projects/partner-certification-requirements). Its full URLs are those of the archive of a release:
+# tests/unit/release/test_artifacts.py.
+SECTIONS = {"Installation", "Requirements", "Support", "Release notes", "License"}
 # Tags of which Galaxy wants one at least that are ours.
 REQUIRED_TAGS = {"infrastructure", "linux", "tools"}
 
@@ -216,6 +220,7 @@ def certified() -> tuple[bool, str]:
     lint = yaml.safe_load((CHECKOUT / ".ansible-lint").read_text(encoding="utf-8"))
     galaxy = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))
     needs = (CHECKOUT / "meta/ee-requirements.txt").read_text(encoding="utf-8")
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     content = "".join(
         path.read_text(encoding="utf-8") for name in ("roles", "playbooks") for path in (CHECKOUT / name).rglob("*.yml")
     )
@@ -228,6 +233,8 @@ def certified() -> tuple[bool, str]:
         "a tag that Galaxy asks for": not REQUIRED_TAGS & {*galaxy["tags"]},
         "a licence, and no other collection": not galaxy["license"] or bool(galaxy["dependencies"]),
         "no upper limit and no ansible in its Python packages": bool(re.search(r"^ansible|==|<", needs, re.MULTILINE)),
+        "the sections of a README": bool(SECTIONS - {*re.findall(r"^## (.*)$", readme, re.MULTILINE)}),
+        "no installation of Ansible by pip in the README": "pip install" in readme,
         "a changelog": not (CHECKOUT / "changelogs/changelog.yaml").exists(),
     }
     return lacking(
