@@ -124,7 +124,7 @@ sanity: $(VENV)
 
 unit: $(VENV) $(LINK)
 	$(COUNTERPARTS) unit
-	@$(RUN) python tests/harness/halves.py tests/unit
+	@$(RUN) python tests/harness/halves.py tests/unit $(if $(COVERAGE),coverage)
 
 floor: $(FLOOR) $(LINK)
 	$(COUNTERPARTS) floor
@@ -138,7 +138,7 @@ integration: $(VENV) $(LINK)
 
 contract: $(VENV) $(LINK)
 	$(COUNTERPARTS) contract
-	@$(RUN) python tests/harness/halves.py tests/contract
+	@$(RUN) python tests/harness/halves.py tests/contract $(if $(COVERAGE),coverage)
 
 conformance: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/conformance.py $(if $(INSTALL),install)
@@ -194,13 +194,11 @@ nightly: matrix docs-site importer
 	@$(RUN) MACHINE=bookworm python -m pytest -q tests/machines/test_machine.py
 
 # Which lines and branches the unit and contract tests run; red below the floor in pyproject.toml.
-coverage: $(VENV) $(LINK)
-	@rm -rf build/coverage && mkdir -p build/coverage
-	@$(RUN) python tests/harness/halves.py tests/unit coverage
-	@$(RUN) python tests/harness/halves.py tests/contract coverage
-	@$(RUN) coverage combine --quiet
+coverage:
+	@rm -rf build/coverage
+	@$(MAKE) --no-print-directory COVERAGE=1 unit contract
+	@$(RUN) python tests/harness/covered.py
 	@$(RUN) coverage report
-	@echo "The unit and contract tests run $$($(RUN) coverage report --format=total) % of the lines and branches in plugins."
 
 # How many of the small faults that are put into rooms their unit tests find: NUMBER=200 SEED=2 ROOMS="spec hooks".
 mutation: $(VENV) $(LINK) $(MUTATION)

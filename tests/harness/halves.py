@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+DATA = Path(__file__).resolve().parents[2] / "build/coverage"  # as in pyproject.toml
+
 
 def halves(directory: Path) -> tuple[list[str], list[str]]:
     """Its test files, of about as many bytes in each half."""
@@ -28,6 +30,8 @@ def halves(directory: Path) -> tuple[list[str], list[str]]:
 def main(directory: Path, noted: bool = False) -> int:
     """Run both, print one after the other; 1 if either failed."""
     python = [sys.executable, *(["-m", "coverage", "run"] if noted else [])]
+    if noted:
+        DATA.mkdir(parents=True, exist_ok=True)
     running = [
         subprocess.Popen(
             [*python, "-m", "pytest", "-q", *sorted(files)],

@@ -9,13 +9,15 @@
 Every part runs, whatever the others said; only where `setup` fails nothing else can run. The output of a part goes to
 build/test/PART.log. Of a failed part it is printed as one block, and its last lines again before the table: services
 that run this keep only the end of a long output. A part also fails where it leaves the host other than it was, or where
-it hangs. A part over its budget is printed loudly and does not fail, because machines differ.
+it hangs. A part over its budget is printed loudly and does not fail, because machines differ. The last line of
+`make test-all` is the coverage by the unit and contract tests, and fails below its floor (covered.py).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +32,7 @@ from report import Result, counted, minutes, table, tests
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOGS = CHECKOUT / "build/test"
+COVERAGE = CHECKOUT / "build/coverage"
 
 
 class Part(NamedTuple):
@@ -57,6 +60,7 @@ PARTS = {
     "adversary": Part(2, host=True),  # 1,000 seeds
     "sanity": Part(4.5),
 }
+NOTED = {"unit", "contract"}  # what they run of the code is noted in `make test-all`
 LANES = 2
 # Minutes that `make test` and `make test-all` may take, if each part takes its budget.
 TEST, TEST_ALL = 12, 45
@@ -287,6 +291,12 @@ def kept(but: Collection[str]) -> tuple[str, dict[str, dict[str, int]]]:
     return ("", {}) if differ else (found["date"], found["parts"])
 
 
+def covered() -> int:
+    """Print how much of the code the unit and contract tests ran; 1 if it is too little."""
+    python = str(CHECKOUT / "build/venv/bin/python")
+    return subprocess.run([python, "tests/harness/covered.py"], check=False, cwd=CHECKOUT).returncode
+
+
 def main(arguments: list[str]) -> int:
     """The command line: 0 if all parts passed."""
     if arguments not in ([], ["all"]):
@@ -295,6 +305,10 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     quick = not arguments
     parts = chosen(quick)
+    noted = not quick and set(parts) >= NOTED
+    if noted:
+        shutil.rmtree(COVERAGE, ignore_errors=True)
+        os.environ["COVERAGE"] = "1"  # of the Makefile
     started = time.monotonic()
     results = run(parts, quick)
     if not quick:
@@ -304,7 +318,8 @@ def main(arguments: list[str]) -> int:
     if quick:
         more = [name for name, part in PARTS.items() if part.quick < part.minutes]
         print(f"`make test-all` runs more of: {', '.join(more)}", flush=True)
-    return int(any(name not in results or results[name].status for name in parts))
+    failed = any(name not in results or results[name].status for name in parts)
+    return int(failed or (noted and covered() != 0))
 
 
 if __name__ == "__main__":
