@@ -26,7 +26,10 @@ INACTIVE = 3  # exit status of `systemctl status` for a unit that does not run n
 DAY = re.compile(r"[A-Z][a-z]{2} +\d+ +\d\d:\d\d ")
 CLAIMS = "docs/claims.md"
 # What a block has -> what the machine has instead.
-AS_USER = {"alice": USER, "docker.io/library/busybox ls": "--rootfs $HOME/root busybox ls"}
+AS_USER = {
+    "--for alice": f"--for {USER}",
+    "docker.io/library/busybox ls": "--network=none --rootfs $HOME/root busybox ls",
+}
 BUILD = {
     "buildah build": "podman build --network=none --security-opt=label=disable --volume=/opt/container/bin:/bin:ro",
     " .": " /srv/build",
