@@ -24,6 +24,8 @@ from .records import CdiError
 
 DIRECTORY_MODE = 0o755  # of directories that we make
 PAUSE = 0.01  # seconds between two tries to lock a file
+ENFORCE = "/sys/fs/selinux/enforce"  # is there if the kernel has a policy of SELinux
+LABEL = "security.selinux"  # the extended attribute with a file's label
 DROP_INS = "conf.d"  # ends the name of a directory of drop-ins
 
 
@@ -246,6 +248,7 @@ def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
             os.mkdir(names[0], dir_fd=at)
             os.chmod(names[0], mode, dir_fd=at)  # for any umask
             made.append(directory)
+            _label_directory(directory, names[0], at)
         except FileExistsError:
             continue
         except OSError as error:
@@ -253,6 +256,17 @@ def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
         finally:
             os.close(at)
     return made
+
+
+def _label_directory(path: str, name: str, at: int) -> None:
+    """Give a new directory, `name` in the directory `at`, the label that the policy of SELinux has for it."""
+    label = _label_by_policy(path, stat.S_IFDIR)
+    if label:
+        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        try:
+            _set_label(handle, label)
+        finally:
+            os.close(handle)
 
 
 def canonical(path: str) -> str:
@@ -339,18 +353,33 @@ def _is_regular(path: str, name: str, at: int) -> bool:
 def _label(handle: int, path: str) -> None:
     """Give the open file the SELinux label of the file that it replaces, or the policy's label for `path`."""
     try:
-        label = os.getxattr(path, "security.selinux", follow_symlinks=False)
+        label = os.getxattr(path, LABEL, follow_symlinks=False)
     except OSError:
         label = b""
-    if not label and os.path.exists("/sys/fs/selinux/enforce"):
-        try:
-            import selinux  # package python3-libselinux; without it the file inherits the directory's label
-        except ImportError:
-            return
-        label = selinux.matchpathcon(path, stat.S_IFREG)[1].encode()
+    _set_label(handle, label or _label_by_policy(path, stat.S_IFREG))
+
+
+def _label_by_policy(path: str, sort: int) -> bytes:
+    """Return the label that the policy of SELinux has for a file of this sort (S_IFREG, S_IFDIR); b"" without one.
+
+    A file without a label of its own inherits that of its directory, and so does each file on a host without the
+    package python3-libselinux.
+    """
+    if not os.path.exists(ENFORCE):
+        return b""
+    try:
+        import selinux
+
+        return str(selinux.matchpathcon(path, sort)[1]).encode()
+    except (ImportError, OSError):  # ENOENT: the policy has <<none>> for it, as for much below /run and /tmp
+        return b""
+
+
+def _set_label(handle: int, label: bytes) -> None:
+    """Give an open file a label; b"" leaves the inherited one. Raises OSError."""
     if label:
         try:
-            os.setxattr(handle, "security.selinux", label)
+            os.setxattr(handle, LABEL, label)
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOTSUP):
                 raise  # without the right to set labels the inherited one stays, like with install(1)

@@ -132,6 +132,70 @@ def test_keeps_the_selinux_label(tmp_path):
     assert os.getxattr(path, "security.selinux") == label
 
 
+class Policy:
+    """A stand-in for the module `selinux` of python3-libselinux, with the labels of a test."""
+
+    def __init__(self, **labels):
+        self.labels = labels
+
+    def matchpathcon(self, path, _sort):
+        name = os.path.basename(path)
+        if name not in self.labels:
+            raise FileNotFoundError(2, "No such file or directory")  # for a path with <<none>>
+        return [0, f"system_u:object_r:{self.labels[name]}:s0"]
+
+
+@pytest.fixture
+def policy(tmp_path, monkeypatch):
+    """Let the kernel have a policy of SELinux: policy(name="type", ...) -> label(path)."""
+    place = tmp_path / "enforce"
+    place.write_text("1", encoding="ascii")
+    try:
+        os.setxattr(place, files.LABEL, b"system_u:object_r:etc_t:s0")
+    except OSError as error:
+        pytest.skip(f"this file system or user can't set SELinux labels: {error.strerror}")
+
+    def label(path):
+        try:
+            return os.getxattr(path, files.LABEL).decode()
+        except OSError:
+            return ""
+
+    def have(**labels):
+        monkeypatch.setattr(files, "ENFORCE", str(place))
+        monkeypatch.setitem(sys.modules, "selinux", Policy(**labels))
+        return label
+
+    return have
+
+
+def test_a_new_file_gets_the_label_of_the_policy(tmp_path, policy):
+    label = policy(unit="systemd_unit_file_t")
+    files.replace(str(tmp_path / "unit"), b"")
+    assert label(tmp_path / "unit") == "system_u:object_r:systemd_unit_file_t:s0"
+
+
+def test_a_file_for_which_the_policy_has_no_label_is_written(tmp_path, policy):
+    """As Debian's policy for /run/cdi-inventory.json."""
+    label = policy(other="etc_t")
+    files.replace(str(tmp_path / "inventory.json"), b"new")
+    assert (tmp_path / "inventory.json").read_bytes() == b"new" and label(tmp_path / "inventory.json") == ""
+
+
+def test_new_directories_get_the_labels_of_the_policy(tmp_path, policy):
+    label = policy(docker="container_config_t")
+    assert len(files.make_directory(str(tmp_path / "docker/other"))) == 2
+    assert label(tmp_path / "docker") == "system_u:object_r:container_config_t:s0"
+    assert label(tmp_path / "docker/other") == ""
+
+
+def test_without_the_package_files_keep_what_they_inherit(tmp_path, policy, monkeypatch):
+    label = policy(unit="systemd_unit_file_t")
+    monkeypatch.setitem(sys.modules, "selinux", None)
+    files.replace(str(tmp_path / "unit"), b"")
+    assert label(tmp_path / "unit") == ""
+
+
 def test_a_huge_file_is_not_read(tmp_path):
     path = tmp_path / "a.json"
     with open(path, "wb") as file:
