@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Optional
 
 from .. import directories, files
@@ -52,6 +53,8 @@ from .tree import (
     unlink_commands,
 )
 from .unpack import prepare, smoke_run, unpack
+
+RESTORECON = "/usr/sbin/restorecon"  # of policycoreutils, which every host with SELinux has
 
 
 class InstallOutcome(NamedTuple):
@@ -122,6 +125,7 @@ def present(
             if prefix == USUAL.prefix and (is_on_path(prefix) or not leads_here(prefix)):
                 set_on_path(prefix, linked)
             set_shared(prefix, shared)
+            _label(prefix, run)
             if plan.found.active != release:
                 link(prefix, "current", release)
             unlink_commands(prefix, launchers)
@@ -209,6 +213,17 @@ def remove(prefix: str, check: bool = False) -> InstallOutcome:
         for directory in sorted({*made, *unnoted}, key=len, reverse=True):
             files.remove_directory(directory)
     return InstallOutcome(True, before, gone)
+
+
+def _label(prefix: str, run: Run) -> None:
+    """Give all files of a prefix the labels of SELinux's policy, where the host has one.
+
+    New files have the label of /opt. systemd chooses the domain of a unit by the label of its program, bin_t. It leaves
+    one with another label in its own domain, which may do less. Where this fails, the doctor names the files.
+    """
+    if os.path.exists(files.ENFORCE):
+        with suppress(OSError):
+            run([RESTORECON, "-R", prefix])
 
 
 def _wants_links(prefix: str, on_path: Optional[bool]) -> bool:

@@ -40,6 +40,25 @@ def test_fresh_installation(target):
     assert sorted(os.listdir(target.lib)) == [".fleet-cdi.json", ".fleet-cdi.lock", release.id, "current"]
 
 
+def test_where_selinux_is_on_the_policy_labels_what_is_new(target, tmp_path, monkeypatch):
+    """restorecon is asked once the links are made, and before the release is active; it may be missing."""
+    said = tmp_path / "said"
+    program = tmp_path / "restorecon"
+    program.write_text(f'#!/bin/sh\necho "$@" $(ls {target.lib}) >> {said}\nexit 1\n', encoding="ascii")
+    program.chmod(0o755)
+    monkeypatch.setattr(install, "RESTORECON", str(program))
+    first, second, third = (target.release(version) for version in ("1.0.0", "2.0.0", "3.0.0"))
+    target.install(first)
+    assert not said.exists()
+    monkeypatch.setattr(install.files, "ENFORCE", str(program))
+    target.install(second)
+    target.install(second)
+    (line,) = said.read_text(encoding="ascii").splitlines()
+    assert line.startswith(f"-R {target.prefix} ") and second.id in line
+    program.unlink()
+    assert target.install(third).changed and target.says() == third.id
+
+
 def test_repeating_changes_nothing_and_needs_no_archive(target):
     release = target.release()
     target.install(release)
