@@ -32,6 +32,7 @@ PLACES = (
     "/run/cdi-refresh.wanted",
     "/run/fleet-cdi-openers.socket",
     "/run/systemd/system",
+    "/run/udev/cdi-refresh.wanted",
     "/run/udev/rules.d",
     "/usr/local/bin/fleet-cdi",
     "/usr/local/share/bash-completion/completions/fleet-cdi",

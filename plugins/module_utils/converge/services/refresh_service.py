@@ -31,6 +31,7 @@ from .refresh_unit import (
     SERVICE,
     TIMER,
     WANTED,
+    WANTED_BY_UDEV,
     RefreshUnit,
     refresh_texts,
 )
@@ -133,6 +134,7 @@ def forget(run: Run, booted: Optional[bool] = None) -> None:
     if live:
         run(["udevadm", "control", "--reload"])
     files.remove(WANTED)
+    files.remove(WANTED_BY_UDEV)
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:

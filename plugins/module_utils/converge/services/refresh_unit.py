@@ -21,9 +21,11 @@ RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
 SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
 LIBRARIES_SERVICE, LIBRARIES_PATH = (f"fleet-cdi-libraries.{sort}" for sort in ("service", "path"))
 
-# udev's rules make this file. The path unit then starts the service, which removes the file before it looks. So a
-# change during a refresh leads to one more refresh, and a burst of a thousand events to one or two.
+# udev's rules make the second file, and other changes the first. The path unit then starts the service, which removes
+# both before it looks. So a change during a refresh leads to one more refresh, and a burst of a thousand events to one
+# or two. Where SELinux is enforced, udev may make no file in /run; it may in its own directory.
 WANTED = f"{RUN}/cdi-refresh.wanted"
+WANTED_BY_UDEV = f"{RUN}/udev/cdi-refresh.wanted"
 
 # These give devices to containers at boot. They start after the refresh, so specs and inventory are up to date.
 BEFORE = ("docker.service", "containerd.service", "crio.service", "kubelet.service", "podman-restart.service")
@@ -57,7 +59,7 @@ ExecStartPre=-+/usr/bin/mkdir -p {needed}
 # Devices that come one after the other lead to one refresh in two seconds; a boot does not wait for that.
 ExecStartPre=-/bin/sh -c "systemctl --quiet is-active multi-user.target && sleep 2"
 ExecStartPre=-/usr/bin/udevadm settle --timeout={settle}
-ExecStartPre=/usr/bin/rm -f {wanted}
+ExecStartPre=+/usr/bin/rm -f {wanted} {by_udev}
 {functions}\
 ExecStart={command} refresh --no-claims --timeout={timeout} --grace={grace}{nodes}
 # Outside of the sandbox, because executables run setup commands then; and after a refresh that failed, too.
@@ -78,6 +80,7 @@ Description=Refresh CDI specs when devices change
 
 [Path]
 PathExists={wanted}
+PathExists={by_udev}
 # Nodes of MIG instances and IMEX channels come and go without an event of the kernel.
 PathChanged=/dev/nvidia-caps
 PathChanged=/dev/nvidia-caps-imex-channels
@@ -137,7 +140,7 @@ SUBSYSTEM=="pci|net|infiniband|mdev|dsa|auxiliary|fpga_region|fpga_manager", GOT
 SUBSYSTEM=="module", KERNEL=="nvidia*|gdrdrv|amdgpu|i915|xe|habanalabs|vfio*|mlx*|ib_*|rdma_*", GOTO="fleet_cdi_wanted"
 GOTO="fleet_cdi_end"
 LABEL="fleet_cdi_wanted"
-RUN+="/usr/bin/touch {wanted}"
+RUN+="/usr/bin/touch {by_udev}"
 LABEL="fleet_cdi_end"
 """
 
@@ -186,6 +189,7 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
         "functions": functions if settings.virtual_functions else "",
         "settle": SETTLE,
         "wanted": WANTED,
+        "by_udev": WANTED_BY_UDEV,
         "command": command,
         "timeout": settings.timeout,
         "grace": settings.grace,

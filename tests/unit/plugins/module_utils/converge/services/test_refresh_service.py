@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -19,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 SETTINGS = refresh_unit.RefreshUnit()
 SERVICE, PATH, TIMER, LIBRARIES_PATH, CLAIMS_TIMER = refresh_service.UNITS
 UNITS = " ".join(refresh_service.UNITS)
+BOTH = f"{refresh_unit.WANTED} {refresh_unit.WANTED_BY_UDEV}"
 
 
 class Systemd:
@@ -69,7 +71,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(refresh_unit, "UNIT_DIR", str(tmp_path / "units"))
     monkeypatch.setattr(refresh_unit, "RULES", str(tmp_path / "rules.d/70-fleet-cdi.rules"))
     monkeypatch.setattr(refresh_unit, "WANTED", str(tmp_path / "wanted"))
-    for name in ("RULES", "WANTED"):
+    monkeypatch.setattr(refresh_unit, "WANTED_BY_UDEV", str(tmp_path / "wanted-by-udev"))
+    for name in ("RULES", "WANTED", "WANTED_BY_UDEV"):
         monkeypatch.setattr(refresh_service, name, getattr(refresh_unit, name))
     monkeypatch.setattr(units.shutil, "which", lambda name: f"/usr/bin/{name}")
     return Systemd(tmp_path), str(tmp_path / "state")
@@ -195,7 +198,8 @@ def test_a_foreign_file_stays(host, tmp_path):
 
 def test_absent_stops_and_takes_every_trace(host, tmp_path):
     install(host)
-    (tmp_path / "wanted").touch()
+    for name in ("wanted", "wanted-by-udev"):
+        (tmp_path / name).touch()
     systemd, state_dir = host
     systemd.told.clear()
     preview = refresh_service.uninstall(state_dir, True, systemd, True)
@@ -289,7 +293,7 @@ class TestTexts:
         settle = f"ExecStartPre=-/usr/bin/udevadm settle --timeout={refresh_unit.SETTLE}"
         assert lines[2:-2] == [
             settle,
-            f"ExecStartPre=/usr/bin/rm -f {refresh_unit.WANTED}",  # before: a driver that comes later is an event
+            f"ExecStartPre=+/usr/bin/rm -f {BOTH}",  # before: a driver that comes later is an event
             'ExecStartPre=-+"/opt/cdi/bin/fleet-cdi" functions ens1=2',
             settle,
         ]
@@ -301,10 +305,15 @@ class TestTexts:
 
     def test_the_rules_make_the_file_that_the_path_unit_waits_for_and_the_service_removes(self):
         rules = refresh_unit.refresh_texts(SETTINGS)[refresh_unit.RULES].decode().splitlines()
-        assert f'RUN+="/usr/bin/touch {refresh_unit.WANTED}"' in rules
-        assert f"PathExists={refresh_unit.WANTED}" in self.text(PATH).splitlines()
+        assert f'RUN+="/usr/bin/touch {refresh_unit.WANTED_BY_UDEV}"' in rules
+        assert {f"PathExists={path}" for path in BOTH.split()} <= set(self.text(PATH).splitlines())
         lines = [line for line in self.text(SERVICE).splitlines() if line.startswith("ExecStart")]
-        assert lines[-2] == f"ExecStartPre=/usr/bin/rm -f {refresh_unit.WANTED}"  # last: after udev has settled
+        assert lines[-2] == f"ExecStartPre=+/usr/bin/rm -f {BOTH}"  # last: after udev has settled
+
+    def test_udev_makes_a_file_in_its_own_directory_alone(self):
+        """SELinux's policy of Debian lets udev_t make files below /run/udev (udev_runtime_t), and none in /run."""
+        rules = refresh_unit.refresh_texts(SETTINGS)[refresh_unit.RULES].decode()
+        assert re.findall(r'RUN\+="/usr/bin/touch (.*)/[^/]+"', rules) == ["/run/udev"]
 
     def test_a_change_of_the_libraries_is_one_refresh_after_it_is_quiet(self):
         """What the shell does with it is scenario refresh's part."""
