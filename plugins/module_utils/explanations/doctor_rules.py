@@ -305,4 +305,38 @@ EXPLANATIONS = (
             "file-changed",
         ),
     ),
+    Explanation(
+        id="FC3020",
+        title="SELinux keeps a device from containers",
+        messages=(),
+        means=(
+            "SELinux enforces its policy on this host, and the policy does not let processes of a container open (or "
+            "map) a device node that a spec hands out. The doctor asks the kernel, so each boolean and each module "
+            "counts."
+        ),
+        why=(
+            "The node is in the container, with the right mode, and opening it ends with `Permission denied`. Often no "
+            "line of the audit log says so."
+        ),
+        do="",
+        more="ls -Z /dev",
+        rules=(
+            "selinux-devices-off",
+            "selinux-denied",
+            "selinux-map-denied",
+        ),
+    ),
+    Explanation(
+        id="FC3021",
+        title="A file of fleet.cdi has a wrong label of SELinux",
+        messages=(),
+        means="SELinux enforces its policy on this host, and a file has another label than the policy wants.",
+        why=(
+            "By the label systemd chooses what a program may do. A unit whose program has a wrong label may do less "
+            "than it needs. Files get one when they are copied or restored without labels."
+        ),
+        do="",
+        more="ls -Z /opt/cdi/bin/",
+        rules=("selinux-label",),
+    ),
 )

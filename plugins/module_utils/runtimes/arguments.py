@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 from ..records import CdiError
 from ..system import proc, systemd
@@ -83,6 +83,16 @@ def values(arguments: Sequence[str], *names: str) -> list[str]:
                 found.append(value)
             elif index + 1 < len(arguments):
                 found.append(arguments[index + 1])
+    return found
+
+
+def flag(arguments: Sequence[str], name: str) -> Optional[bool]:
+    """What a switch without a word of its own says the last time, as `--name` or `--name=false`; None without it."""
+    found = None
+    for word in arguments:
+        option, equals, value = word.partition("=")
+        if option == name:
+            found = not equals or value.lower() in ("1", "t", "true")
     return found
 
 

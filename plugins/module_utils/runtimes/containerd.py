@@ -27,6 +27,7 @@ FIRST: Path = ("plugins", "cri")  # configuration version 1
 SECOND: Path = ("plugins", "io.containerd.grpc.v1.cri")
 THIRD: Path = ("plugins", "io.containerd.cri.v1.runtime")  # and 4
 ENABLE, SPEC_DIRS = "enable_cdi", "cdi_spec_dirs"
+LABELS = "enable_selinux"  # off by default
 DROP_IN = "zz-fleet-cdi.toml"  # after 99-nvidia.toml, which has a copy of all keys
 
 
@@ -60,7 +61,7 @@ def read(place: InstalledRuntime, source: Source) -> CdiReading:
     if not place.reads:
         return CdiReading(False, "none", files=paths)
     keys = _in_force(place, files)
-    enable, dirs = keys.get(ENABLE), keys.get(SPEC_DIRS)
+    enable, dirs, labels = keys.get(ENABLE), keys.get(SPEC_DIRS), keys.get(LABELS)
     asked = switch(enable.value, enable.path, ENABLE) if enable else place.numbers >= (2, 0, 0)
     spec_dirs = texts(dirs.value, dirs.path, SPEC_DIRS) if dirs else USUAL.spec_dirs
     return CdiReading(
@@ -70,6 +71,7 @@ def read(place: InstalledRuntime, source: Source) -> CdiReading:
         dirs.path if dirs else "default",
         paths,
         _warnings(files),
+        bool(labels and switch(labels.value, labels.path, LABELS)),
     )
 
 
@@ -154,7 +156,7 @@ def _in_force(place: InstalledRuntime, files: list[File]) -> dict[str, Effective
 
 def _keys(file: File, name: Path) -> dict[str, EffectiveKey]:
     table = _table(file, name) or {}
-    return {key: EffectiveKey(table[key], file.path, name) for key in (ENABLE, SPEC_DIRS) if key in table}
+    return {key: EffectiveKey(table[key], file.path, name) for key in (ENABLE, SPEC_DIRS, LABELS) if key in table}
 
 
 def _table(file: File, name: Path) -> Optional[dict[str, Any]]:

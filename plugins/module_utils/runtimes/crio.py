@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from ..layout import USUAL
 from ..records import CdiError
-from .arguments import values
+from .arguments import flag, values
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, always_on, last, texts
+from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, always_on, last, switch, texts
 
 SPEC_DIRS: Path = ("crio", "runtime", "cdi_spec_dirs")
+LABELS: Path = ("crio", "runtime", "selinux")  # off by default; packages for RHEL and Fedora turn it on
 OPTION = "--cdi-spec-dirs"
 DIRECTORY_OPTIONS = ("--config-dir", "-d")
 DROP_IN = "zz-fleet-cdi.conf"
@@ -25,20 +26,24 @@ DROP_IN = "zz-fleet-cdi.conf"
 def read(place: InstalledRuntime, source: Source) -> CdiReading:
     """What CRI-O does by its files and its command line. Raises CdiError for a file that it would not start with."""
     dirs: tuple[str, ...] = USUAL.spec_dirs
-    by, files = "default", []
+    by, labels, files = "default", False, []
     for path in (place.config, *source.below(_directory(place))):
         content = source.read(path)
         if content is not None:
             files.append(path)
-            found = get(toml_text.parse(content, path).value, SPEC_DIRS)
+            document = toml_text.parse(content, path).value
+            found = get(document, SPEC_DIRS)
             if found is not None:
                 dirs, by = texts(found, path, SPEC_DIRS[-1]), path
+            said = switch(get(document, LABELS), path, ".".join(LABELS))
+            labels = labels if said is None else said
     if not place.reads:
         return CdiReading(False, "none", files=tuple(files))
     given = values(place.arguments, OPTION)
     if given:
         dirs, by = tuple(part for word in given for part in word.split(",")), "command line"
-    return CdiReading(True, "always", dirs, by, tuple(files))
+    said = flag(place.arguments, "--selinux")
+    return CdiReading(True, "always", dirs, by, tuple(files), labels=labels if said is None else said)
 
 
 def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tuple[Setting, ...]:

@@ -12,13 +12,14 @@ from typing import Any, Optional
 
 from ..layout import USUAL
 from ..records import CdiError
-from .arguments import values
+from .arguments import flag, values
 from .edit import json_text
 from .edit.key import Path, get
 from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, switch, texts
 
 FEATURE: Path = ("features", "cdi")
 SPEC_DIRS: Path = ("cdi-spec-dirs",)
+LABELS = "selinux-enabled"  # off by default; also an option
 ON_BY_DEFAULT = (28, 2, 0)  # until then off unless the feature is asked for
 
 # Key in the file -> the option of the command line that says the same. dockerd starts with one of them only.
@@ -31,13 +32,14 @@ def read(place: InstalledRuntime, source: Source) -> CdiReading:
     files = (place.config,) if source.read(place.config) is not None else ()
     if not place.reads:
         return CdiReading(False, "none", files=files)
+    labels = switch(document.get(LABELS), place.config, LABELS) or flag(place.arguments, f"--{LABELS}")
     feature, feature_by = _feature(place, document)
     dirs, dirs_by = _spec_dirs(place, document)
     dirs = () if dirs == ("",) else dirs  # this turns CDI off as well
     asked = feature if feature is not None else place.numbers >= ON_BY_DEFAULT
     if asked and not dirs:
         feature_by = dirs_by
-    return CdiReading(asked and bool(dirs), feature_by, dirs, dirs_by, files)
+    return CdiReading(asked and bool(dirs), feature_by, dirs, dirs_by, files, labels=bool(labels))
 
 
 def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tuple[Setting, ...]:

@@ -50,6 +50,7 @@ class CdiReading(NamedTuple):
     spec_dirs_by: str = "default"
     files: tuple[str, ...] = ()  # that were read, in the order in which later ones overrule
     warnings: tuple[str, ...] = ()
+    labels: bool = False  # where SELinux is on, the processes of a container get a label of their own
 
 
 class WantedCdi(NamedTuple):

@@ -19,10 +19,11 @@ from ..records import CdiError
 from . import detect
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, always_on, last, texts
+from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, always_on, last, switch, texts
 
 VENDOR = "/usr/share/containers/containers.conf"
 SPEC_DIRS: Path = ("engine", "cdi_spec_dirs")
+LABELS: Path = ("containers", "label")  # on by default
 SETTABLE = (5, 5, 0)  # the first release whose directories can be set
 DROP_IN = "zz-fleet-cdi.conf"
 
@@ -39,17 +40,20 @@ API = "/run/podman/podman.sock"
 def read(place: InstalledRuntime, source: Source) -> CdiReading:
     """What podman does by its files. Raises CdiError for a file that it would refuse."""
     dirs: tuple[str, ...] = USUAL.spec_dirs
-    by, files = "default", []
+    by, labels, files = "default", True, []
     for path in (VENDOR, place.config, *source.glob(f"{place.config}.d/*.conf")):
         content = source.read(path)
         if content is not None:
             files.append(path)
-            found = get(toml_text.parse(content, path).value, SPEC_DIRS)
+            document = toml_text.parse(content, path).value
+            found = get(document, SPEC_DIRS)
             if found is not None and place.numbers >= SETTABLE:
                 dirs, by = _together(dirs, found, path), path
+            said = switch(get(document, LABELS), path, ".".join(LABELS))
+            labels = labels if said is None else said
     if not place.reads:
         return CdiReading(False, "none", files=tuple(files))
-    return CdiReading(True, "always", dirs, by, tuple(files))
+    return CdiReading(True, "always", dirs, by, tuple(files), labels=labels)
 
 
 def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tuple[Setting, ...]:

@@ -1,13 +1,15 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about single devices: unhealthy, out of service, or open in a process although no request holds them."""
+"""Rules about single devices: unhealthy, out of service, open in a process although no request holds them, or kept from
+containers by SELinux."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .rule import DoctorRule, Symptom
+from ...system.mandatory_access import OPEN, SWITCHES, DeniedNode, type_of
+from .rule import NOTES, DoctorRule, Symptom
 from .view import HostView
 
 
@@ -30,6 +32,47 @@ def _occupied(view: HostView) -> Iterator[Symptom]:
         yield Symptom(one.device, f"{one}, and nobody holds it")
 
 
+def _cannot_open(view: HostView) -> Iterator[DeniedNode]:
+    """Yield the nodes that containers can't open; none if no runtime of this host gives its containers labels."""
+    found = view.live.denials
+    return (one for one in found.nodes if set(one.denied) & set(OPEN)) if _who(view) else iter(())
+
+
+def _boolean_off(view: HostView) -> Iterator[Symptom]:
+    for one in _cannot_open(view):
+        name = _boolean_for(one, view)
+        if name:
+            yield Symptom(name, f"this boolean of SELinux is off, so containers of {_who(view)} can't open", one.path)
+
+
+def _without_boolean(view: HostView) -> Iterator[Symptom]:
+    domain = type_of(view.live.denials.container)
+    for one in _cannot_open(view):
+        if not _boolean_for(one, view):
+            problem = f"SELinux lets no {domain}, so no container of {_who(view)}, open devices of this label"
+            yield Symptom(type_of(one.label) or "unlabeled_t", problem, one.path)
+
+
+def _boolean_for(one: DeniedNode, view: HostView) -> str:
+    """Return the boolean that opens a node to containers and is off; "" without one."""
+    return next((name for name in view.live.denials.off if SWITCHES[name] in ("", type_of(one.label))), "")
+
+
+def _not_mapped(view: HostView) -> Iterator[Symptom]:
+    for one in view.live.denials.nodes if _who(view) else ():
+        if not set(one.denied) & set(OPEN):
+            label = type_of(one.label)
+            yield Symptom(label, f"containers of {_who(view)} can open but not map devices of this label", one.path)
+
+
+def _who(view: HostView) -> str:
+    """Return the runtimes that give their containers labels."""
+    return ", ".join(one.place.title for one in view.running.runtimes if one.reading and one.reading.labels)
+
+
+# container-selinux has this type, for "a container which needs to be allowed to use any device".
+ONE = "; or, with container-selinux, for one container: `--security-opt label=type:container_device_t`"
+
 RULES = (
     DoctorRule(
         "unhealthy",
@@ -43,4 +86,17 @@ RULES = (
         "occupied_ignore of the configuration, if it does not use the device",
     ),
     DoctorRule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
+    DoctorRule("selinux-devices-off", _boolean_off, "`setsebool -P {subject} on`, for all containers" + ONE),
+    DoctorRule(
+        "selinux-denied",
+        _without_boolean,
+        "`restorecon -R -v /dev` repairs wrong labels; otherwise load a module of the policy that allows it; or, for "
+        "one container, `--security-opt label=disable`",
+    ),
+    DoctorRule(
+        "selinux-map-denied",
+        _not_mapped,
+        "nothing if your programs work; ROCm, for one, needs it: `setsebool -P container_use_devices on`",
+        status=NOTES,
+    ),
 )

@@ -89,8 +89,17 @@ def _unusable_inventory(view: HostView) -> Iterator[Symptom]:
         yield Symptom(files.canonical(view.places.inventory), view.live.inventory_error)
 
 
+def _labels(view: HostView) -> Iterator[Symptom]:
+    for top, files_below in view.written.labels.items():
+        for one in files_below:
+            yield Symptom(top, f"has the label {one.now or '(none)'}; SELinux's policy wants {one.wanted}", one.path)
+
+
 # These come before the rules about the content of the files.
-SPECIFIC = (DoctorRule("inventory-unusable", _unusable_inventory, advice.REFRESH),)
+SPECIFIC = (
+    DoctorRule("inventory-unusable", _unusable_inventory, advice.REFRESH),
+    DoctorRule("selinux-label", _labels, "`restorecon -R -v {subject}`"),
+)
 
 # These come after them, for files that they did not name.
 GENERAL = tuple(

@@ -34,7 +34,7 @@ from ...runtimes.survey import RuntimeState
 from ...runtimes.survey import survey as survey_runtimes
 from ...spec.registry import Registry, load, seen_with
 from ...spec.stale import Reason
-from ...system import systemd
+from ...system import mandatory_access, systemd
 from ...system.occupied import Occupied
 from ..driver import device_links
 from ..holders import occupied
@@ -74,6 +74,7 @@ class Written(NamedTuple):
     release: tuple[integrity.Fault, ...] = ()
     link: tuple[integrity.Fault, ...] = ()  # faults of the link to the command on the PATH
     places: tuple[WritablePlace, ...] = ()  # the directories of specs, state, inventory and release
+    labels: Mapping[str, tuple[mandatory_access.WrongLabel, ...]] = {}  # path of ours -> files at or below it
 
 
 GONE, CHANGED = "gone", "changed"
@@ -90,6 +91,7 @@ class LiveDevices(NamedTuple):
     stale: Mapping[str, tuple[Reason, ...]] = {}  # path of a spec -> where it disagrees with the host
     ill: tuple[Device, ...] = ()
     numbered: tuple[device_links.Numbered, ...] = ()  # the nodes of the specs and their links; only with systemd
+    denials: mandatory_access.Denials = mandatory_access.NONE  # which nodes of specs SELinux keeps from containers
 
 
 class RunningState(NamedTuple):
@@ -128,6 +130,9 @@ def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optiona
     live = _live(places, written)
     if has_systemd:
         live = live._replace(numbered=device_links.numbered_nodes(device_links.nodes(written.registry)))
+    if mandatory_access.enforcing():
+        live = live._replace(denials=mandatory_access.denials(device_links.nodes(written.registry)))
+        written = written._replace(labels=_labels(places, written, run))
     managed, live = _compared(wanted, written, live)
     found = installations.find_installations(places.path)
     ours = _units(wanted.manifest)
@@ -219,6 +224,16 @@ def _configurations(places: Layout, manifest: Manifest) -> tuple[dict[str, tuple
             except ProtocolError as error:
                 errors[path] = str(error)
     return plugins, errors
+
+
+def _labels(places: Layout, written: Written, run: systemd.Run) -> dict[str, tuple[mandatory_access.WrongLabel, ...]]:
+    """Return, for each of our paths, the files at or below it with a wrong label of SELinux."""
+    tops = [places.prefix, places.state_dir, *(path for path, state in written.files.items() if state != GONE)]
+    found: dict[str, tuple[mandatory_access.WrongLabel, ...]] = {}
+    for one in mandatory_access.wrong_labels(tops, run):
+        top = next((top for top in tops if one.path == top or one.path.startswith(f"{top}/")), one.path)
+        found[top] = (*found.get(top, ()), one)
+    return found
 
 
 def _state(path: str, record: Mapping[str, Any]) -> str:
