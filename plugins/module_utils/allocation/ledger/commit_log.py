@@ -84,7 +84,7 @@ def entry(state: str, gone: Iterable[int], came: Iterable[tuple[int, str]]) -> b
 def read(path: str) -> Optional[LogEntries]:
     """Return the log at `path`; None if the file is missing or has no entry. Raises Unusable."""
     try:
-        handle = _open(path)
+        handle = _open(path, os.O_RDONLY)
         try:
             inode = os.fstat(handle).st_ino
             with open(handle, "rb", closefd=False) as file:
@@ -255,9 +255,9 @@ def _size(first: int) -> int:
     return first + max(ROOM, first // 2)
 
 
-def _open(path: str) -> int:
+def _open(path: str, how: int = os.O_RDWR) -> int:
     """Open the log. Raises OSError; Unusable if it is not a regular file, such as a FIFO."""
-    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return handle

@@ -43,6 +43,7 @@ class Gate:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self.is_writable = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
 
     def left(self) -> Left:
         """Return the last note of `leave`; Left() if no note can be read."""
@@ -85,7 +86,7 @@ def _left(handle: int) -> Left:
 def gate(path: str, deadline: float) -> Iterator[Gate]:
     """Hold the lock file at `path`, which is made if missing. Wait for it until `deadline` (time.monotonic).
 
-    Raises Unusable.
+    On a read-only file system a file that is there is held without `is_writable`. Raises Unusable.
     """
     try:
         handle = _enter(path, deadline)
@@ -118,7 +119,14 @@ def _enter(path: str, deadline: float) -> int:
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            with suppress(FileNotFoundError):
+                return os.open(path, os.O_RDONLY | flags)
+        raise
 
 
 def _free(handle: int) -> bool:

@@ -12,6 +12,7 @@ and the next transaction finds the log behind the store.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
@@ -76,12 +77,38 @@ class Store:
         """Return what `operation` returns, once its changes are on disk. If `operation` raises, roll them back.
 
         `oldest` is the oldest schema version that `operation` can work with (None: schema.OLDEST); a migration works
-        with older ones. A damaged store is put aside and rebuilt, and `operation` is called again. Raises Unusable.
+        with older ones. A damaged store is put aside and rebuilt, and `operation` is called again. On a read-only file
+        system, one that changes nothing is answered. Raises Unusable.
         """
         deadline = time.monotonic() + self.wait
         self._prepare_directory()
         with gate(self._lock, deadline) as held:
-            return self._in_turn(held, deadline, operation, oldest)
+            if held.is_writable:
+                return self._in_turn(held, deadline, operation, oldest)
+            return self._read(held, deadline, operation, schema.OLDEST if oldest is None else oldest)
+
+    def _read(self, held: Gate, deadline: float, operation: Callable[[Tables], Result], oldest: int) -> Result:
+        """Answer on a read-only file system, where nothing can be repaired: only from a store that is whole.
+
+        The lock is held as elsewhere, because the file system may be read-only for this process alone. Raises Unusable.
+        """
+        with suppress(Damaged):
+            try:
+                with connected(self.path, deadline, "ro") as db:
+                    db.execute("BEGIN")
+                    check_version(self.path, db, oldest)
+                    tables = Tables(db)
+                    self._check(db, tables, held.left())
+                    last = commit_log.last_state(commit_log.read(self._log))
+                    if last is None or last.generation <= tables.state.generation:
+                        result = operation(tables)
+                        if tables.state == tables.read:
+                            return result
+            except Unusable as error:
+                if error.cause not in ("read-only", "open"):
+                    raise
+        read_only = OSError(errno.EROFS, os.strerror(errno.EROFS))
+        raise errors.of_system(self._lock, "lock", read_only) from None
 
     def _in_turn(
         self, held: Gate, deadline: float, operation: Callable[[Tables], Result], oldest: Optional[int]
