@@ -12,7 +12,7 @@ INVENTORY = "/run/cdi-inventory.json"
 TRY_S = 900  # seconds to wait for an effect: on a host at load 20, emulation is twelve times slower
 GPU = "/dev/dri/renderD128"
 # No refresh runs, and none was asked for.
-IDLE = 'test "$(systemctl is-active fleet-cdi-refresh)" = inactive && test ! -e /run/cdi-refresh.wanted'
+IDLE = "systemctl is-active fleet-cdi-refresh | grep -qx -e inactive -e failed && test ! -e /run/cdi-refresh.wanted"
 
 
 def wait_for(holds, what):
