@@ -307,12 +307,12 @@ EXPLANATIONS = (
     ),
     Explanation(
         id="FC3020",
-        title="SELinux keeps a device from containers",
+        title="SELinux keeps a device from containers of ordinary users",
         messages=(),
         means=(
-            "SELinux enforces its policy on this host, and the policy does not let processes of a container open (or "
-            "map) a device node that a spec hands out. The doctor asks the kernel, so each boolean and each module "
-            "counts."
+            "A note. SELinux enforces its policy on this host, and does not let processes of a container open (or map) "
+            "a device node of the host. Containers of root get nodes of their own, which open. A container in a user "
+            "namespace, as of rootless podman, gets the host's node with its label."
         ),
         why=(
             "The node is in the container, with the right mode, and opening it ends with `Permission denied`. Often no "

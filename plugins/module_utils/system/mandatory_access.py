@@ -5,6 +5,10 @@
 
 The kernel answers the first question from the policy that it has loaded, and restorecon(8) the second.
 
+A runtime of root makes the nodes of a container anew, with the container's own label, and each opens. In a user
+namespace (rootless podman, --userns, pods without host users) it can't: it mounts the host's node, and the label of
+that counts (runc, libcontainer/rootfs_linux.go; crun, src/libcrun/linux.c).
+
 So no table of types is needed here, and each boolean and each module of an administrator counts. Sources: the kernel's
 security/selinux/selinuxfs.c (`access`, `class`, `booleans`); go-selinux, which podman, CRI-O, docker and containerd use
 (pkg/../selinux_linux.go, openContextFile and loadLabels), for the label of a container.

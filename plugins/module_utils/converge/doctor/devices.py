@@ -32,6 +32,9 @@ def _occupied(view: HostView) -> Iterator[Symptom]:
         yield Symptom(one.device, f"{one}, and nobody holds it")
 
 
+# These are notes: a container of root has nodes of its own, and not every host has others.
+
+
 def _cannot_open(view: HostView) -> Iterator[DeniedNode]:
     """Yield the nodes that containers can't open; none if no runtime of this host gives its containers labels."""
     found = view.live.denials
@@ -42,14 +45,14 @@ def _boolean_off(view: HostView) -> Iterator[Symptom]:
     for one in _cannot_open(view):
         name = _boolean_for(one, view)
         if name:
-            yield Symptom(name, f"this boolean of SELinux is off, so containers of {_who(view)} can't open", one.path)
+            yield Symptom(name, f"this boolean of SELinux is off, so containers {_who(view)} can't open", one.path)
 
 
 def _without_boolean(view: HostView) -> Iterator[Symptom]:
     domain = type_of(view.live.denials.container)
     for one in _cannot_open(view):
         if not _boolean_for(one, view):
-            problem = f"SELinux lets no {domain}, so no container of {_who(view)}, open devices of this label"
+            problem = f"SELinux lets no {domain}, so no container {_who(view)}, open devices of this label"
             yield Symptom(type_of(one.label) or "unlabeled_t", problem, one.path)
 
 
@@ -62,12 +65,13 @@ def _not_mapped(view: HostView) -> Iterator[Symptom]:
     for one in view.live.denials.nodes if _who(view) else ():
         if not set(one.denied) & set(OPEN):
             label = type_of(one.label)
-            yield Symptom(label, f"containers of {_who(view)} can open but not map devices of this label", one.path)
+            yield Symptom(label, f"containers {_who(view)} can open but not map devices of this label", one.path)
 
 
 def _who(view: HostView) -> str:
-    """Return the runtimes that give their containers labels."""
-    return ", ".join(one.place.title for one in view.running.runtimes if one.reading and one.reading.labels)
+    """Return which containers SELinux denies nodes of the host: "" if no runtime of this host gives them labels."""
+    names = [one.place.title for one in view.running.runtimes if one.reading and one.reading.labels]
+    return f"of {', '.join(names)} in a user namespace (those of ordinary users, for one)" if names else ""
 
 
 # container-selinux has this type, for "a container which needs to be allowed to use any device".
@@ -86,12 +90,15 @@ RULES = (
         "occupied_ignore of the configuration, if it does not use the device",
     ),
     DoctorRule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
-    DoctorRule("selinux-devices-off", _boolean_off, "`setsebool -P {subject} on`, for all containers" + ONE),
+    DoctorRule(
+        "selinux-devices-off", _boolean_off, "`setsebool -P {subject} on`, for all containers" + ONE, status=NOTES
+    ),
     DoctorRule(
         "selinux-denied",
         _without_boolean,
         "`restorecon -R -v /dev` repairs wrong labels; otherwise load a module of the policy that allows it; or, for "
         "one container, `--security-opt label=disable`",
+        status=NOTES,
     ),
     DoctorRule(
         "selinux-map-denied",

@@ -41,8 +41,11 @@ def test_one_finding_says_that_the_boolean_is_off(host):
     found = findings(host, CARDS, OFF, PODMAN)
     assert set(found) == {("selinux-devices-off", "container_use_devices")}
     (one,) = found.values()
-    assert one.details == ("/dev/nvidia0", "/dev/nvidia1") and one.status == rule.FINDINGS
-    assert "containers of podman 5.4.2 can't open: /dev/nvidia0, /dev/nvidia1" in one.problem
+    assert one.details == ("/dev/nvidia0", "/dev/nvidia1") and one.status == rule.NOTES
+    assert one.problem == (
+        "this boolean of SELinux is off, so containers of podman 5.4.2 in a user namespace (those of ordinary users, "
+        "for one) can't open: /dev/nvidia0, /dev/nvidia1"
+    )
     assert one.next.startswith("`setsebool -P container_use_devices on`")
 
 
@@ -53,7 +56,7 @@ def test_where_no_boolean_helps_each_label_is_named_with_its_nodes(host):
         ("selinux-denied", "unlabeled_t"): ("/dev/uio0",),
     }
     first = found["selinux-denied", "xserver_misc_device_t"]
-    assert first.problem.startswith("SELinux lets no container_t, so no container of podman 5.4.2, open devices")
+    assert first.problem.startswith("SELinux lets no container_t, so no container of podman 5.4.2 in a user namespace")
     assert first.next.startswith("`restorecon -R -v /dev`")
 
 
