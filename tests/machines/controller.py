@@ -42,8 +42,9 @@ def install() -> None:
 class Controller:
     """Ansible for one machine, with settings of its own. `install` comes first."""
 
-    def __init__(self, machine: Machine, settings: Path = SETTINGS) -> None:
+    def __init__(self, machine: Machine, settings: Path = SETTINGS, collections: Path = COLLECTIONS) -> None:
         self.directory = machine.directory
+        self.collections = collections
         self.inventory = self.directory / "inventory.yml"
         self.settings: dict[str, Any] = yaml.safe_load(settings.read_text(encoding="utf-8"))
         known = {"all": {"hosts": {"machine": machine.variables}, "vars": self.settings}}
@@ -56,7 +57,7 @@ class Controller:
         return {
             **kept,
             "ANSIBLE_CONFIG": str(CHECKOUT / "tests/harness/ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
             "ANSIBLE_HOME": str(self.directory / "ansible"),
             "ANSIBLE_SSH_ARGS": "",
             "ANSIBLE_NOCOLOR": "1",

@@ -10,5 +10,8 @@ import os
 import pytest
 
 REBOOTS = int(os.environ.get("REBOOTS") or 3)  # boots with permuted slots
+# Words for the kernel of machines that boot often and are asked nothing about AppArmor: under emulation it compiles its
+# profiles for half a minute at each boot.
+QUICK = ("apparmor=0", "systemd.mask=systemd-binfmt.service", "systemd.mask=ldconfig.service")
 
 only_whole = pytest.mark.skipif(not os.environ.get("WHOLE"), reason="takes minutes: make machines WHOLE=1")

@@ -1,0 +1,234 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A machine at work whose power is cut off again and again, while it works on: each cut is a disk to boot from.
+
+A cut stops the CPUs, reads what the machine has said, puts a new overlay over the disk, and lets the CPUs go on. The
+disk below the overlay never changes again. It has what the kernel had written, and lacks what was still in memory. This
+disk has no cache of its own; one that has may also lose writes out of order.
+
+What the machine has said came byte by byte through a port of its chipset, not through a buffer. So it was true before
+the cut.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import controller as controllers
+import machine as machines
+from look import claims_of, wait_for, wait_idle
+from whole import QUICK
+
+# Runs on the machine as root, until it is stopped. It tells when each command begins and how it ended.
+ACTS = """\
+import itertools, os, subprocess, sys
+port = os.open("/dev/port", os.O_WRONLY)
+def act(*words):
+    say("begin", *words)
+    say("failed" if subprocess.run(["fleet-cdi", *words]).returncode else "done", *words)
+def say(*words):
+    for byte in (" ".join(words) + "\\n").encode():
+        os.lseek(port, 0xE9, os.SEEK_SET)
+        os.write(port, bytes([byte]))
+def claims():
+    held = {}
+    for number in itertools.count():
+        type_ = ("gpu", "disk", "tty")[number % 3]
+        if type_ in held:
+            act("claim", "del", held[type_])
+        held[type_] = f"claim-{number}"
+        act("claim", "add", held[type_], f"{type_}:1")
+def refreshes():
+    while True:
+        act("refresh", "--drop")
+{"claims": claims, "refresh": refreshes}[sys.argv[1]]()
+"""
+PORT = "usb-serial,id={0},chardev={0},always-plugged=on,serial=quick"
+
+
+class Cut(NamedTuple):
+    """The end of a machine, as it would have been."""
+
+    during: str  # the name of the workload
+    disk: Path
+    said: tuple[str, ...]  # the lines of ACTS since the workload began
+    plugged: bool  # whether a second serial port was plugged in
+
+
+class Scene:
+    """A machine at work in a directory of its own."""
+
+    def __init__(self, settings: Path) -> None:
+        known = known_machine()
+        directory = Path(tempfile.mkdtemp(prefix="fleet-cdi-"))
+        self._said = directory / "said"
+        more = ["-chardev", f"file,id=said,path={self._said}", "-device", "isa-debugcon,iobase=0xe9,chardev=said"]
+        self.machine = machines.Machine({**known, "options": [*known.get("options", ()), *more]}, directory)
+        self.settings = settings
+        self.cuts: list[Cut] = []
+        self._disk = self.machine.overlay
+        self._before = 0  # bytes that were said before this workload
+        self._port = ""  # the id of the second serial port, while it is plugged in
+
+    def play(self, playbook: str, collections: Path = controllers.COLLECTIONS) -> dict[str, int]:
+        """Run a playbook to its end, without a cut. Raises OSError."""
+        return controllers.Controller(self.machine, self.settings, collections).play(playbook)
+
+    def cut_in_play(self, playbook: str, number: int, collections: Path = controllers.COLLECTIONS) -> int:
+        """Run a playbook and cut at most `number` times. Returns how many cuts are left. Raises OSError."""
+        controller = controllers.Controller(self.machine, self.settings, collections)
+        log = self.machine.directory / "play.log"
+        with log.open("w") as file:
+            run = controller.start(playbook, stdout=file, stderr=file)
+            while number and not _ended(run, random.uniform(3, 25)):
+                self.cut(playbook)
+                number -= 1
+            if run.wait():
+                raise OSError(f"{playbook}: {log.read_text()[-6000:]}")
+        return number
+
+    def act(self, what: str) -> None:
+        """Let the machine begin with `what` of ACTS."""
+        self._before = self._said.stat().st_size
+        self.machine.root("cat > /run/acts.py", ACTS)
+        self.machine.root(f"systemd-run --quiet --collect --unit=acts python3 /run/acts.py {what}")
+        wait_for(lambda: "done" in self.said(), "the machine does not begin")
+
+    def rest(self) -> None:
+        """End what it does, and leave the machine as it was before: claims go, also one that was being made."""
+        if self._port:
+            self.toggle()
+        self.machine.root("systemctl stop acts; fleet-cdi claim gc")
+        for claim in claims_of(self.machine):
+            self.machine.root(f"fleet-cdi claim del {claim}")
+        wait_idle(self.machine)
+        self.machine.root("fleet-cdi refresh --drop")
+
+    def said(self) -> str:
+        """What the machine has said since it began with this workload."""
+        return self._said.read_bytes()[self._before :].decode()
+
+    def toggle(self) -> None:
+        """Plug the second serial port in, or pull it."""
+        if self._port:
+            self.machine.unplug(self._port)
+            self._port = ""
+        else:
+            self._port = f"quick-{time.monotonic_ns()}"
+            self.machine.control("chardev-add", id=self._port, backend={"type": "null", "data": {}})
+            words = PORT.format(self._port).split(",")
+            given = dict(word.split("=") for word in words[1:])
+            self.machine.control("device_add", driver=words[0], **{**given, "always-plugged": True})
+
+    def cut(self, during: str) -> None:
+        """Keep the disk as a power cut would leave it now."""
+        new = self.machine.directory / f"disk-{len(self.cuts)}.qcow2"
+        with machines.Control(self.machine.directory / "qmp") as control:
+            control.ask("stop")
+            said = tuple(self.said().splitlines())
+            control.ask("blockdev-snapshot-sync", device="root", format="qcow2", **{"snapshot-file": str(new)})
+            control.ask("cont")
+        self.cuts.append(Cut(during, self._disk, said, bool(self._port)))
+        self._disk = new
+
+
+def _ended(run: subprocess.Popen[str], seconds: float) -> bool:
+    """Whether a process ends within so many seconds."""
+    try:
+        run.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def provision(scene: Scene, number: int) -> None:
+    """The first run on a fresh machine, and then again on a machine from which everything was removed."""
+    while number := scene.cut_in_play("provision", number):
+        scene.play("remove")
+
+
+def claims(scene: Scene, number: int) -> None:
+    """Claims of each type of device are made and given back, one after the other."""
+    scene.act("claims")
+    for _cut in range(number):
+        time.sleep(random.uniform(1, 8))
+        scene.cut("claims")
+    scene.rest()
+
+
+def refresh(scene: Scene, number: int) -> None:
+    """A refresh after the other, while a serial port comes and goes."""
+    scene.act("refresh")
+    for _cut in range(number):
+        scene.toggle()
+        time.sleep(random.uniform(0.5, 8))
+        scene.cut("refresh")
+    scene.rest()
+
+
+def upgrade(scene: Scene, number: int) -> None:
+    """Playbook `upgrade` with another release each time."""
+    for release in itertools.count():
+        collections = scene.machine.directory / "collections"
+        shutil.rmtree(collections, ignore_errors=True)
+        shutil.copytree(controllers.COLLECTIONS, collections)
+        with (collections / "ansible_collections/fleet/cdi/plugins/module_utils/release/version.py").open("a") as file:
+            file.write(f"# {release}\n")
+        number = scene.cut_in_play("upgrade", number, collections)
+        if not number:
+            return
+
+
+WORKLOADS: dict[str, Callable[[Scene, int], None]] = {
+    "provision": provision,
+    "claims": claims,
+    "refresh": refresh,
+    "upgrade": upgrade,
+}
+
+
+def known_machine() -> dict[str, Any]:
+    """The definition of the machine that works, and of its copies."""
+    return {**machines.definition("trixie"), "kernel": list(QUICK)}
+
+
+def spread(number: int) -> list[tuple[str, int]]:
+    """So many cuts over the workloads: (the name of the workload, the number of the cut in it)."""
+    return [(list(WORKLOADS)[cut % len(WORKLOADS)], cut // len(WORKLOADS)) for cut in range(number)]
+
+
+def cut_copy(cut: Cut) -> machines.Machine:
+    """A machine that boots from the disk of a cut, with the devices that were there. What it writes is its own."""
+    known = known_machine()
+    if cut.plugged:
+        more = {"chipset": [*known["chipset"], PORT.format("quick")], "options": ["-chardev", "null,id=quick"]}
+        known = {**known, **more}
+    directory = Path(tempfile.mkdtemp(prefix="fleet-cdi-"))
+    base = ["-F", "qcow2", "-b", str(cut.disk)]
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(directory / "disk.qcow2")], check=True)
+    shutil.copy(machines.image_of(known).key, directory / "key")
+    return machines.Machine(known, directory)
+
+
+def replayed(said: Iterable[str]) -> tuple[set[str], set[str], set[str]]:
+    """(claims that are held, claims that are gone, the claim of a command that did not end), by what was said."""
+    held: set[str] = set()
+    gone: set[str] = set()
+    open_: set[str] = set()
+    for line in said:
+        how, _claim, what, claim = line.split()[:4]
+        held.discard(claim)
+        gone.discard(claim)
+        open_ = {claim} if how == "begin" else set()
+        if how == "done":
+            (held if what == "add" else gone).add(claim)
+    return held, gone, open_
