@@ -15,8 +15,9 @@
 #     fault, world          kills, full disks, power cuts; the life of a host from a seed
 #     adversary, machines   attacks; virtual machines
 #   make e2e [E2E="-k upgrade"]   real kubelets: the first run builds them for a quarter of an hour
-#   make machines WHOLE=1 [REBOOTS=10] [MACHINE=bookworm]   also the cases that take minutes each
+#   make machines WHOLE=1 [REBOOTS=10]   also the cases that take minutes each
 #   make machines CUTS=100   also a hundred power cuts in provision, claims, refresh and upgrade
+#   make machines MACHINE=selinux   another machine: bookworm, sid, selinux, engines, iommu
 #   make nightly            the larger counts, and matrix, docs-site and importer
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make bench [ROOM=payload]   the benchmarks
@@ -192,7 +193,7 @@ nightly: matrix docs-site importer
 	@$(RUN) NIGHTLY=1 python -m pytest -q tests/integration/test_air_gap.py tests/integration/test_typed_blocks.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 	@$(RUN) WHOLE=1 REBOOTS=10 CUTS=100 python -m pytest -q tests/machines
-	@$(RUN) MACHINE=bookworm python -m pytest -q tests/machines/test_machine.py
+	@for machine in bookworm selinux engines iommu; do MACHINE=$$machine $(RUN) python -m pytest -q tests/machines || exit 1; done
 
 # Which lines and branches the unit and contract tests run; red below the floor in pyproject.toml.
 coverage:

@@ -5,6 +5,8 @@
 
     cri.py IMAGE COMMAND [DEVICE]   DEVICE is a qualified name; exit status 1 and the reason if the runtime refuses
 
+The environment variable CGROUP_PARENT names a slice of systemd, for a runtime with systemd cgroups.
+
 Debian packages no crictl; python3-grpcio it does. Messages are written by hand: the numbers are those of
 k8s.io/cri-api, pkg/apis/runtime/v1/api.proto. Runs inside a container host of test_runtimes.py.
 """
@@ -51,8 +53,9 @@ def main(image: str, command: str, device: str = "") -> str:
 
     name = uuid.uuid4().hex
     os.makedirs(LOGS, exist_ok=True)
-    network = field(8, field(2, field(1, field(1, NODE))))  # linux.security_context.namespace_options.network
-    pod = field(1, field(1, name) + field(2, name) + field(3, "test")) + field(3, LOGS) + network
+    network = field(2, field(1, field(1, NODE)))  # linux.security_context.namespace_options.network
+    parent = field(1, os.environ["CGROUP_PARENT"]) if os.environ.get("CGROUP_PARENT") else b""
+    pod = field(1, field(1, name) + field(2, name) + field(3, "test")) + field(3, LOGS) + field(8, parent + network)
     words = b"".join(field(3, word) for word in ("/bin/sh", "-c", f"{command}; echo END"))
     devices = field(17, field(1, device)) if device else b""
     config = field(1, field(1, name)) + field(2, field(1, image)) + words + field(11, name) + devices

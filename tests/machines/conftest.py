@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import controller as controllers
 import machine as machines
+from whole import MACHINE
 
 FIGURES = pytest.StashKey()
 SILENT = pytest.StashKey()
@@ -78,7 +78,7 @@ def machine(timed):
     why = machines.lacking()
     if why:
         pytest.skip(why)
-    known = machines.definition(os.environ.get("MACHINE") or "trixie")
+    known = machines.definition(MACHINE)
     try:
         timed("make the image, unless it is there", machines.image_of, known)
     except OSError as error:

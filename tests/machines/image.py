@@ -85,10 +85,13 @@ def recipe(suite: str, packages: Sequence[str]) -> list[str]:
     return [*made, '--aptopt=Acquire::Check-Valid-Until "false"', suite]
 
 
-def image(name: str, suite: str, packages: Sequence[str]) -> Image:
-    """Return the image of a machine, made unless this recipe has been made before. Needs root. Raises OSError."""
+def image(name: str, suite: str, packages: Sequence[str], commands: Sequence[str] = ()) -> Image:
+    """Return the image of a machine, made unless this recipe has been made before. Needs root. Raises OSError.
+
+    `commands` are shell commands that run last, in the root directory of the image.
+    """
     options = recipe(suite, packages)
-    text = json.dumps([options, FILES, COMMANDS, USER, SIZE])
+    text = json.dumps([options, FILES, [*COMMANDS, *commands], USER, SIZE])
     place = BUILT / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     found = Image(place / "disk.img", place / "vmlinuz", place / "initrd.img", place / "key")
     if not place.exists():
@@ -96,7 +99,7 @@ def image(name: str, suite: str, packages: Sequence[str]) -> Image:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         try:
-            _make(part, options)
+            _make(part, options, commands)
             part.rename(place)
             for older in BUILT.glob(f"{name}-*"):
                 if older != place and not older.suffix:
@@ -106,7 +109,7 @@ def image(name: str, suite: str, packages: Sequence[str]) -> Image:
     return found
 
 
-def _make(place: Path, options: list[str]) -> None:
+def _make(place: Path, options: list[str], commands: Sequence[str]) -> None:
     """Make the files of an image in the directory `place`. Raises OSError."""
     root = place / "root"
     # In a mount namespace of its own: where mmdebstrap is killed, /proc and the host's /dev/shm don't stay mounted in a
@@ -130,6 +133,8 @@ def _make(place: Path, options: list[str]) -> None:
     for directory in ("var/cache/apt", "var/lib/apt/lists"):
         shutil.rmtree(root / directory)
         (root / directory / "partial").mkdir(parents=True)
+    for command in commands:
+        _run("chroot", str(root), "sh", "-euc", command)
     _run("mke2fs", "-q", "-t", "ext4", "-d", str(root), str(place / "disk.img"), SIZE)
     shutil.rmtree(root)
 

@@ -12,7 +12,13 @@ INVENTORY = "/run/cdi-inventory.json"
 TRY_S = 900  # seconds to wait for an effect: on a host at load 20, emulation is twelve times slower
 GPU = "/dev/dri/renderD128"
 # No refresh runs, and none was asked for.
-IDLE = "systemctl is-active fleet-cdi-refresh | grep -qx -e inactive -e failed && test ! -e /run/cdi-refresh.wanted"
+WANTED = ("/run/cdi-refresh.wanted", "/run/udev/cdi-refresh.wanted")
+IDLE = " && ".join(
+    [
+        "systemctl is-active fleet-cdi-refresh | grep -qx -e inactive -e failed",
+        *(f"test ! -e {path}" for path in WANTED),
+    ]
+)
 
 
 def wait_for(holds, what):
@@ -49,6 +55,7 @@ def health_of(machine, name):
 
 def container(machine, device, script, runtime="crun", options=""):
     """Run a script of busybox's shell as root in a container with the device."""
+    options = f"{machine.known['containers']} {options}"
     podman = f"podman --runtime {runtime} run --rm --network=none {options} --device {device}"
     return machine.attempt(f"sudo {podman} --rootfs /opt/container /bin/sh -c '{script}'")
 

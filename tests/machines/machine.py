@@ -67,7 +67,8 @@ def definition(name: str) -> dict[str, Any]:
 
 def image_of(known: Mapping[str, Any]) -> Image:
     """The image that a machine starts from, made if there is none yet. Raises OSError."""
-    return image(known["name"], known["suite"], known["runtimes"])
+    packages = [*known["runtimes"], *known.get("packages", ())]
+    return image(known.get("image", known["name"]), known["suite"], packages, known.get("commands", ()))
 
 
 @functools.cache

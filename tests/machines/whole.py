@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs only when it is asked for, because it takes minutes: `make machines WHOLE=1`."""
+"""What runs only when it is asked for: cases that take minutes each (WHOLE=1), and other machines (MACHINE=selinux)."""
 
 from __future__ import annotations
 
@@ -14,4 +14,11 @@ REBOOTS = int(os.environ.get("REBOOTS") or 3)  # boots with permuted slots
 # profiles for half a minute at each boot.
 QUICK = ("apparmor=0", "systemd.mask=systemd-binfmt.service", "systemd.mask=ldconfig.service")
 
+MACHINE = os.environ.get("MACHINE") or "trixie"  # of machines.yml
+
 only_whole = pytest.mark.skipif(not os.environ.get("WHOLE"), reason="takes minutes: make machines WHOLE=1")
+
+
+def only_on(name: str) -> pytest.MarkDecorator:
+    """Skip what is about another machine of machines.yml than the one that is asked for."""
+    return pytest.mark.skipif(name != MACHINE, reason=f"is about another machine: make machines MACHINE={name}")
