@@ -13,7 +13,6 @@ the cut.
 
 from __future__ import annotations
 
-import itertools
 import random
 import shutil
 import subprocess
@@ -62,6 +61,7 @@ class Cut(NamedTuple):
     disk: Path
     said: tuple[str, ...]  # the lines of ACTS since the workload began
     plugged: bool  # whether a second serial port was plugged in
+    moment: str  # for people
 
 
 class Scene:
@@ -79,22 +79,30 @@ class Scene:
         self._before = 0  # bytes that were said before this workload
         self._port = ""  # the id of the second serial port, while it is plugged in
 
-    def play(self, playbook: str, collections: Path = controllers.COLLECTIONS) -> dict[str, int]:
-        """Run a playbook to its end, without a cut. Raises OSError."""
-        return controllers.Controller(self.machine, self.settings, collections).play(playbook)
+    def steps(self) -> int:
+        """How often the machine has brought something to its disk: the flushes that its kernel asked for."""
+        (root,) = (one for one in self.machine.control("query-blockstats") if one["device"] == "root")
+        return int(root["stats"]["flush_operations"])
 
-    def cut_in_play(self, playbook: str, number: int, collections: Path = controllers.COLLECTIONS) -> int:
-        """Run a playbook and cut at most `number` times. Returns how many cuts are left. Raises OSError."""
+    def play(self, playbook: str, collections: Path = controllers.COLLECTIONS) -> int:
+        """Run a playbook to its end, without a cut. Returns its steps. Raises OSError."""
+        before = self.steps()
+        controllers.Controller(self.machine, self.settings, collections).play(playbook)
+        return self.steps() - before
+
+    def cut_in_play(self, playbook: str, moments: list[int], collections: Path = controllers.COLLECTIONS) -> None:
+        """Run a playbook and cut after so many of its steps each; at its end, if it has fewer. Raises OSError."""
         controller = controllers.Controller(self.machine, self.settings, collections)
         log = self.machine.directory / "play.log"
+        before = self.steps()
         with log.open("w") as file:
             run = controller.start(playbook, stdout=file, stderr=file)
-            while number and not _ended(run, random.uniform(3, 25)):
-                self.cut(playbook)
-                number -= 1
+            for moment in moments:
+                while self.steps() - before < moment and run.poll() is None:
+                    time.sleep(0.05)
+                self.cut(playbook, f"after {self.steps() - before} steps" if run.poll() is None else "at its end")
             if run.wait():
                 raise OSError(f"{playbook}: {log.read_text()[-6000:]}")
-        return number
 
     def act(self, what: str) -> None:
         """Let the machine begin with `what` of ACTS."""
@@ -129,31 +137,29 @@ class Scene:
             given = dict(word.split("=") for word in words[1:])
             self.machine.control("device_add", driver=words[0], **{**given, "always-plugged": True})
 
-    def cut(self, during: str) -> None:
-        """Keep the disk as a power cut would leave it now."""
+    def cut(self, during: str, moment: str = "") -> None:
+        """Keep the disk as a power cut would leave it now. Without `moment`, it is that of what was said last."""
         new = self.machine.directory / f"disk-{len(self.cuts)}.qcow2"
         with machines.Control(self.machine.directory / "qmp") as control:
             control.ask("stop")
             said = tuple(self.said().splitlines())
             control.ask("blockdev-snapshot-sync", device="root", format="qcow2", **{"snapshot-file": str(new)})
             control.ask("cont")
-        self.cuts.append(Cut(during, self._disk, said, bool(self._port)))
+        self.cuts.append(Cut(during, self._disk, said, bool(self._port), moment or said[-1]))
         self._disk = new
 
 
-def _ended(run: subprocess.Popen[str], seconds: float) -> bool:
-    """Whether a process ends within so many seconds."""
-    try:
-        run.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+def _moments(steps: int, number: int) -> list[int]:
+    """So many moments, spread over the steps of a run."""
+    return [int(steps * (cut + random.random()) / number) for cut in range(number)]
 
 
 def provision(scene: Scene, number: int) -> None:
-    """The first run on a fresh machine, and then again on a machine from which everything was removed."""
-    while number := scene.cut_in_play("provision", number):
+    """A run on a machine from which everything was removed. The first run tells how many steps it takes."""
+    steps = scene.play("provision")
+    if number:
         scene.play("remove")
+        scene.cut_in_play("provision", _moments(steps, number))
 
 
 def claims(scene: Scene, number: int) -> None:
@@ -176,16 +182,14 @@ def refresh(scene: Scene, number: int) -> None:
 
 
 def upgrade(scene: Scene, number: int) -> None:
-    """Playbook `upgrade` with another release each time."""
-    for release in itertools.count():
-        collections = scene.machine.directory / "collections"
-        shutil.rmtree(collections, ignore_errors=True)
+    """Playbook `upgrade`, twice, with another release each time. The first run tells how many steps it takes."""
+    releases = [scene.machine.directory / f"collections-{number}" for number in range(2)]
+    for collections in releases:
         shutil.copytree(controllers.COLLECTIONS, collections)
         with (collections / "ansible_collections/fleet/cdi/plugins/module_utils/release/version.py").open("a") as file:
-            file.write(f"# {release}\n")
-        number = scene.cut_in_play("upgrade", number, collections)
-        if not number:
-            return
+            file.write(f"# {collections.name}\n")
+    steps = scene.play("upgrade", releases[0])
+    scene.cut_in_play("upgrade", _moments(steps, number), releases[1])
 
 
 WORKLOADS: dict[str, Callable[[Scene, int], None]] = {

@@ -55,7 +55,9 @@ def cuts(settings, figure):
         scene.machine.start()
         scene.machine.wait_up()
         for name, work in power_cuts.WORKLOADS.items():
-            work(scene, sum(during == name for during, _number in points))
+            number = sum(during == name for during, _number in points)
+            if number or name == "provision":
+                work(scene, number)
         figure(f"one machine at work, {CUTS} power cuts", time.monotonic() - started)
         scene.machine.cut_power()
         ordered = sorted(points, key=lambda point: (list(power_cuts.WORKLOADS).index(point[0]), point[1]))
@@ -74,18 +76,16 @@ def cut(cuts, point):
 def machine(cut, figure):
     """A machine that was cut off, after its next boot, when the boot's own refresh has ended."""
     found = power_cuts.cut_copy(cut)
+    name = f"a power cut in {cut.during}, {cut.moment}"
     try:
         started = time.monotonic()
         found.start()
         found.wait_up()
-        figure(f"power on to ssh after a power cut in {cut.during}", time.monotonic() - started)
         wait_for(lambda: "running" in state_of(found) or "degraded" in state_of(found), "the boot does not end")
         wait_idle(found)
-        figure(
-            f"power on to the end of the boot's refresh after a power cut in {cut.during}", time.monotonic() - started
-        )
+        figure(f"power on to the end of the boot's refresh after {name}", time.monotonic() - started)
         yield found
-        figure(f"power on to the last answer after a power cut in {cut.during}", time.monotonic() - started)
+        figure(f"power on to the last answer after {name}", time.monotonic() - started)
     finally:
         found.close()
 
