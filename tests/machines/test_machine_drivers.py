@@ -99,7 +99,7 @@ def test_twenty_plugs_in_quick_succession_end_in_the_truth(machine, figure):
 @pytest.mark.parametrize("moment", [0.5, 1.5, 2.5])
 def test_a_device_that_is_pulled_while_an_add_is_on_its_way(machine, moment):
     """The claim is refused, or no container opens its device until that is back. Nothing is left behind."""
-    claim = f"pulled-{moment}"
+    claim = f"pulled-{moment * 1000:.0f}"  # an id with a dot is not the request-id
     pull = f"(sleep {moment}; echo 1 > {DISPLAY}/remove) &"
     done = machine.attempt(f"sudo sh -c '{pull} fleet-cdi claim add {claim} gpu:1; said=$?; wait; exit $said'")
     assert "Traceback" not in done.stdout + done.stderr and done.returncode != 255, done.stderr
@@ -113,7 +113,7 @@ def test_a_device_that_is_pulled_while_an_add_is_on_its_way(machine, moment):
     if done.returncode == 0:
         assert container(machine, f"fleet.cdi/claim={claim}", f"exec 3<{GPU}").returncode == 0
         machine.root(f"fleet-cdi claim del {claim}")
-    machine.root(f"fleet-cdi claim add again-{moment} gpu:1")
-    assert container(machine, f"fleet.cdi/claim=again-{moment}", f"exec 3<{GPU}").returncode == 0
-    machine.root(f"fleet-cdi claim del again-{moment}")
+    machine.root(f"fleet-cdi claim add again-{claim} gpu:1")
+    assert container(machine, f"fleet.cdi/claim=again-{claim}", f"exec 3<{GPU}").returncode == 0
+    machine.root(f"fleet-cdi claim del again-{claim}")
     assert requests_of(machine) == set()
