@@ -16,7 +16,7 @@ import controller as controllers
 import machine as machines
 import pytest
 from look import claims_of, container, requests_of, wait_idle
-from whole import REBOOTS, only_whole
+from whole import QUICK, REBOOTS, only_whole
 
 pytestmark = only_whole
 
@@ -39,7 +39,7 @@ def machine(tmp_path_factory, timed):
         pytest.skip(machines.lacking())
     plain = machines.definition("trixie")
     directory = tmp_path_factory.mktemp("disks")
-    plain["options"] = []
+    plain["options"], plain["kernel"] = [], list(QUICK)
     for disk in DISKS:
         content = directory / disk
         content.write_bytes(disk.encode().ljust(machines.DISK_BYTES, b"\n"))
