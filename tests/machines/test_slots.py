@@ -58,8 +58,8 @@ def machine(tmp_path_factory, timed):
 
 def disk_of(machine, claim):
     """The disk that a container with the claim reads; "" if the container does not start."""
-    script = 'for disk in /dev/nvme*n1; do read -r name < "$disk"; echo "$name"; done'
-    done = container(machine, f"fleet.cdi/claim={claim}", script.replace('"', ""))
+    # A disk without content has no end of a line, so its first bytes are read alone.
+    done = container(machine, f"fleet.cdi/claim={claim}", "busybox head -c 16 /dev/nvme*n1")
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
