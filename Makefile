@@ -17,7 +17,7 @@
 #   make e2e [E2E="-k upgrade"]   real kubelets: the first run builds them for a quarter of an hour
 #   make machines WHOLE=1 [REBOOTS=10]   also the cases that take minutes each
 #   make machines CUTS=100   also a hundred power cuts in provision, claims, refresh and upgrade
-#   make machines MACHINE=selinux   another machine: bookworm, sid, selinux, engines, iommu
+#   make machines MACHINE=selinux   another machine: bookworm, selinux, engines, iommu
 #   make nightly            the larger counts, and matrix, docs-site and importer
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make bench [ROOM=payload]   the benchmarks

@@ -67,19 +67,6 @@ def test_our_files_have_the_labels_of_the_policy(machine):
     assert machine.root(f"restorecon -nvR {OURS}") == ""
 
 
-def test_a_unit_runs_in_the_domain_of_services(machine):
-    """By the label of its program. One with NoNewPrivileges, as the refresh, stays in that of systemd."""
-    machine.root("fleet-cdi claim add domain gpu:1")
-    try:
-        main = 'cat "/proc/$(systemctl show --property ExecMainPID --value fleet-cdi-claims)/attr/current"; echo'
-        seen = machine.root(
-            f"systemctl start fleet-cdi-claims & while kill -0 $! 2>/dev/null; do {main}; done 2>/dev/null; wait $!"
-        )
-    finally:
-        machine.root("fleet-cdi claim del domain")
-    assert "initrc_t" in {label.split(":")[2] for label in seen.split() if ":" in label}
-
-
 @pytest.mark.parametrize("runtime", ["crun", "runc"])
 def test_a_container_of_root_opens_each_device(machine, runtime):
     """Its nodes are made anew, with its own label, whatever the policy says of the host's."""
