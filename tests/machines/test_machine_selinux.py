@@ -53,7 +53,7 @@ def opens(machine, device, path, options="", root=True):
 def of_user(machine):
     """A claim for the ordinary user, who has a root directory for containers: of_user(options) -> whether it opens."""
     machine.run("rm -rf root && mkdir root && cp -r /opt/container/bin root && chcon -R -t container_file_t root")
-    machine.root(f"fleet-cdi claim add of-user gpu:1 --for {USER}")
+    machine.root(f"fleet-cdi claim add of-user gpu:1 --for {USER} --reuse")
     yield lambda options="": opens(machine, "fleet.cdi/claim=of-user", GPU, options, root=False)
     machine.root("fleet-cdi claim del of-user")
 
