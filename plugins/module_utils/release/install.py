@@ -218,8 +218,8 @@ def remove(prefix: str, check: bool = False) -> InstallOutcome:
 def _label(prefix: str, run: Run) -> None:
     """Give all files of a prefix the labels of SELinux's policy, where the host has one.
 
-    New files have the label of /opt. systemd chooses the domain of a unit by the label of its program. Where this fails,
-    the doctor names the files.
+    New files have the label of /opt. systemd chooses the domain of a unit by the label of its program. Where this
+    fails, the doctor names the files.
     """
     if os.path.exists(files.ENFORCE):
         with suppress(OSError):
