@@ -182,7 +182,7 @@ def _asked(places: PolicyPlaces, question: str) -> str:
         os.close(handle)
 
 
-def _assigned(text: str) -> Iterator[Sequence[str]]:
+def _assigned(text: str) -> Iterator[tuple[str, str]]:
     """Yield name and value of each line NAME = VALUE."""
     for line in text.splitlines():
         name, equals, value = line.partition("=")
