@@ -192,7 +192,7 @@ nightly: matrix docs-site importer
 	@$(RUN) python tests/harness/reproducible.py
 	@$(RUN) NIGHTLY=1 python -m pytest -q tests/integration/test_air_gap.py tests/integration/test_typed_blocks.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
-	@$(RUN) WHOLE=1 REBOOTS=10 CUTS=100 python -m pytest -q tests/machines
+	@$(RUN) WHOLE=1 REBOOTS=10 CUTS=12 python -m pytest -q tests/machines
 	@for machine in bookworm selinux engines iommu; do MACHINE=$$machine $(RUN) python -m pytest -q tests/machines || exit 1; done
 
 # Which lines and branches the unit and contract tests run; red below the floor in pyproject.toml.

@@ -81,6 +81,12 @@ def test_ci_runs_every_part():
     assert run == {"changelog", *parts.PARTS} - made_by_others
 
 
+def test_each_part_is_repeated_alone_and_beside_busy_loops():
+    jobs = yaml.safe_load((CHECKOUT / ".github/workflows/weekly.yml").read_text(encoding="utf-8"))["jobs"]
+    matrix = jobs["again"]["strategy"]["matrix"]
+    assert set(matrix["part"]) == {*parts.PARTS} - {"setup"} and matrix["loops"] == ["0", "2"]
+
+
 def test_the_hook_of_git_is_the_same_check():
     (repo,) = yaml.safe_load((CHECKOUT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
     assert repo["repo"] == "local"
