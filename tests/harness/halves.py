@@ -4,7 +4,8 @@
 """The tests of a directory in two processes: two cores take half the time, and contract tests wait more than they work.
 
 halves.py DIRECTORY            `pytest DIRECTORY` runs them one after the other
-halves.py DIRECTORY coverage   note which lines and branches they run, in files of coverage.py
+halves.py DIRECTORY coverage   note which lines and branches they run, in files of coverage.py: as the
+                               directory's coverage.toml says, if there is one
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ def halves(directory: Path) -> tuple[list[str], list[str]]:
 
 def main(directory: Path, noted: bool = False) -> int:
     """Run both, print one after the other; 1 if either failed."""
-    python = [sys.executable, *(["-m", "coverage", "run"] if noted else [])]
+    python = [sys.executable]
     if noted:
         DATA.mkdir(parents=True, exist_ok=True)
+        own = directory / "coverage.toml"
+        python += ["-m", "coverage", "run", *([f"--rcfile={own}"] if own.exists() else [])]
     running = [
         subprocess.Popen(
             [*python, "-m", "pytest", "-q", *sorted(files)],

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_unit import (
     RULES,
-    WANTED,
+    WANTED_BY_UDEV,
     RefreshUnit,
     refresh_texts,
 )
@@ -65,7 +65,7 @@ def udev(tmp_path):
 @pytest.mark.parametrize("path", [GPU, f"{GPU}/drm/card2", f"{GPU}/net/eth3"])
 def test_hardware_that_comes_or_goes_wants_a_refresh(udev, action, path):
     (line,) = udev(action, path)
-    assert WANTED in line
+    assert WANTED_BY_UDEV in line
 
 
 @pytest.mark.parametrize(
