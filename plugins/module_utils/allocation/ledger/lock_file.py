@@ -41,9 +41,9 @@ STAT = 5  # numbers in Left.stat
 class Gate:
     """The lock, while this process holds it."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, is_writable: bool) -> None:
         self._handle = handle
-        self.is_writable = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+        self.is_writable = is_writable
 
     def left(self) -> Left:
         """Return the last note of `leave`; Left() if no note can be read."""
@@ -88,23 +88,35 @@ def gate(path: str, deadline: float) -> Iterator[Gate]:
 
     On a read-only file system a file that is there is held without `is_writable`. Raises Unusable.
     """
+    handle, is_writable = _entered(path, deadline)
     try:
-        handle = _enter(path, deadline)
-    except OSError as error:
-        raise errors.of_system(path, "lock", error) from None
-    try:
-        yield Gate(handle)
+        yield Gate(handle, is_writable)
     finally:
         with suppress(OSError):  # Linux releases the lock even if close(2) fails, and the operation is done
             os.close(handle)
 
 
-def _enter(path: str, deadline: float) -> int:
+def _entered(path: str, deadline: float) -> tuple[int, bool]:
+    """Enter, and tell whether the file is open for writing. Raises Unusable."""
+    try:
+        try:
+            return _enter(path, deadline, os.O_RDWR | os.O_CREAT), True
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            with suppress(FileNotFoundError):
+                return _enter(path, deadline, os.O_RDONLY), False
+            raise
+    except OSError as error:
+        raise errors.of_system(path, "lock", error) from None
+
+
+def _enter(path: str, deadline: float, how: int) -> int:
     while True:
-        place = _resumed(path)
-        handle = place.handle if place else _open(path)
+        place = _resumed(path, how)
+        handle = place.handle if place else _open(path, how)
         if place is None and not _free(handle):
-            place = QueuePlace(path, handle)  # the place owns the handle until it gives it back
+            place = QueuePlace(path, handle, how)  # the place owns the handle until it gives it back
         if place is not None:
             handle = place.wait(deadline)
         try:
@@ -118,15 +130,8 @@ def _enter(path: str, deadline: float) -> int:
         os.close(handle)
 
 
-def _open(path: str) -> int:
-    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
-    except OSError as error:
-        if error.errno == errno.EROFS:
-            with suppress(FileNotFoundError):
-                return os.open(path, os.O_RDONLY | flags)
-        raise
+def _open(path: str, how: int) -> int:
+    return os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
 
 
 def _free(handle: int) -> bool:
@@ -166,9 +171,10 @@ class QueuePlace:
     however long a stopped process keeps the lock. If no caller wants the lock when it comes, the thread releases it.
     """
 
-    def __init__(self, path: str, handle: int) -> None:
+    def __init__(self, path: str, handle: int, how: int) -> None:
         self.handle = handle
         self._path = path
+        self._how = how
         self._process = os.getpid()
         self._error: Optional[OSError] = None
         self._arrived = allocate_lock()
@@ -217,19 +223,19 @@ class QueuePlace:
             _left_places.append(self)
             return False
 
-    def is_for(self, path: str) -> bool:
-        """Return True for the lock file at `path` in this process: fork(2) does not copy a thread."""
-        return self._path == path and self._process == os.getpid()
+    def is_for(self, path: str, how: int) -> bool:
+        """Return True for the lock file at `path`, opened so, in this process: fork(2) does not copy a thread."""
+        return (self._path, self._how, self._process) == (path, how, os.getpid())
 
 
 _left_guard = allocate_lock()
 _left_places: list[QueuePlace] = []  # whose callers gave up before the lock came
 
 
-def _resumed(path: str) -> Optional[QueuePlace]:
-    """Return a place in the queue that an earlier caller left, or None."""
+def _resumed(path: str, how: int) -> Optional[QueuePlace]:
+    """Return a place in the queue that an earlier caller left, with a file that is opened so, or None."""
     with _left_guard:
-        place = next((place for place in _left_places if place.is_for(path)), None)
+        place = next((place for place in _left_places if place.is_for(path, how)), None)
         if place:
             _left_places.remove(place)
         return place
