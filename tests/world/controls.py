@@ -108,6 +108,7 @@ CONTROLS = {
         "part 9: a grant made in the same millisecond as the list counted as younger than it",
         ((grants, "stamp", _milliseconds),),
         ("gc: kept",),
+        17,
     ),
     "one token for all holds of a unit": Control(
         "the late release of a pod's hold frees that of the next pod",
@@ -124,6 +125,7 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
+        2,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
