@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import artifacts
 import signature
@@ -48,18 +49,28 @@ def git(place: Path, *words: str) -> str:
     return source.git(place, *words).decode().strip()
 
 
-def stable(version: str) -> str:
-    """The branch for fixes of a minor release, from 1.0 on (docs/support.md); "" before it."""
-    major, minor, _patch = version.split(".", 2)
-    return "" if major == "0" else f"stable-{major}.{minor}"
+class Line(NamedTuple):
+    """Where a version belongs, from 1.0 on (docs/release.md, "Backports")."""
+
+    branch: str  # for fixes of its minor release; "" before 1.0
+    is_fix: bool
+    is_final: bool  # no pre-release
 
 
-def right_branch(checkout: Path, version: str) -> str:
+def line_of(version: str) -> Line:
+    """The line of a version that VERSION matches."""
+    found = VERSION.fullmatch(version)
+    assert found
+    major, minor, patch, suffix = found.groups()
+    return Line("" if major == "0" else f"stable-{major}.{minor}", patch != "0", not suffix)
+
+
+def wrong_branch(checkout: Path, version: str) -> str:
     """What is wrong with the branch that is checked out; "" if the version may come from it."""
-    branch, patch = git(checkout, "branch", "--show-current"), version.split(".", 2)[2]
-    if patch != "0" and stable(version):
-        wrong = branch != stable(version)
-        return f"branch {branch}: has the next minor release; expected {stable(version)} for {version}" if wrong else ""
+    branch, line = git(checkout, "branch", "--show-current") or "(none)", line_of(version)
+    if line.is_fix and line.branch:
+        wrong = branch != line.branch
+        return f"branch {branch}: has the next minor release; expected {line.branch} for {version}" if wrong else ""
     return f"branch {branch}: has fixes alone; expected main for {version}" if branch.startswith("stable-") else ""
 
 
@@ -68,7 +79,7 @@ def check(checkout: Path, version: str) -> None:
     found = []
     if not VERSION.fullmatch(version):
         found.append(f"VERSION: found {version!r}; expected a version as 1.2.3")
-    elif wrong := right_branch(checkout, version):
+    elif wrong := wrong_branch(checkout, version):
         found.append(wrong)
     changed = git(checkout, "status", "--porcelain").splitlines()
     if changed:
@@ -141,11 +152,12 @@ def throw_away_key(place: Path) -> tuple[Path, Path]:
 
 def open_branch(checkout: Path, version: str) -> list[str]:
     """Make the branch for fixes of a new minor release, at its tag; return its name, or nothing."""
-    branch = stable(version)
-    if not branch or git(checkout, "branch", "--list", branch):
+    line = line_of(version)
+    is_there = line.branch and git(checkout, "branch", "--list", line.branch)
+    if not line.branch or line.is_fix or not line.is_final or is_there:
         return []
-    git(checkout, "branch", branch, f"{version}^{{commit}}")
-    return [branch]
+    git(checkout, "branch", line.branch, f"{version}^{{commit}}")
+    return [line.branch]
 
 
 def release(checkout: Path, version: str, key: Path | None) -> None:

@@ -58,22 +58,20 @@ def test_what_galaxy_does_not_take_for_a_version_is_refused(checkout, version):
         ("main", "1.2.1", "branch main: has the next minor release; expected stable-1.2 for 1.2.1"),
         ("stable-1.1", "1.2.1", "branch stable-1.1: has the next minor release; expected stable-1.2 for 1.2.1"),
         ("stable-1.2", "1.3.0", "branch stable-1.2: has fixes alone; expected main for 1.3.0"),
-        (
-            "stable-1.2",
-            "2.0.0-rc.1",
-            "branch stable-1.2: has the next minor release; expected stable-2.0 for 2.0.0-rc.1",
-        ),
+        ("main", "2.0.0-rc.1", ""),
+        ("stable-1.2", "2.0.0-rc.1", "branch stable-1.2: has fixes alone; expected main for 2.0.0-rc.1"),
+        ("", "1.2.1", "branch (none): has the next minor release; expected stable-1.2 for 1.2.1"),
     ],
 )
 def test_a_version_comes_from_its_branch(checkout, branch, version, said):
-    built_release.git(checkout, "checkout", "--quiet", "-B", branch)
-    assert procedure.right_branch(checkout, version) == said
+    built_release.git(checkout, "checkout", "--quiet", *(["-B", branch] if branch else ["--detach"]))
+    assert procedure.wrong_branch(checkout, version) == said
     assert not said or said in refusal(checkout, version)
 
 
 def test_a_minor_release_from_1_0_on_opens_a_branch_for_its_fixes(checkout):
     head = built_release.git(checkout, "rev-parse", "HEAD")
-    for version, opened in (("0.1.0", []), ("1.2.0", ["stable-1.2"]), ("1.2.1", [])):
+    for version, opened in (("0.1.0", []), ("1.2.0-rc.1", []), ("1.2.0", ["stable-1.2"]), ("1.2.1", [])):
         built_release.git(checkout, "tag", version)
         assert procedure.open_branch(checkout, version) == opened
     assert built_release.git(checkout, "rev-parse", "stable-1.2") == head
