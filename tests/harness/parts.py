@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import footprint
+import halves
 from report import Result, counted, minutes, table, tests
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOGS = CHECKOUT / "build/test"
-COVERAGE = CHECKOUT / "build/coverage"
 
 
 class Part(NamedTuple):
@@ -307,7 +307,7 @@ def main(arguments: list[str]) -> int:
     parts = chosen(quick)
     noted = not quick and set(parts) >= NOTED
     if noted:
-        shutil.rmtree(COVERAGE, ignore_errors=True)
+        shutil.rmtree(halves.DATA, ignore_errors=True)
         os.environ["COVERAGE"] = "1"  # of the Makefile
     started = time.monotonic()
     results = run(parts, quick)

@@ -10,30 +10,16 @@ import subprocess
 import sys
 
 import built_release  # tests/harness
-import debian_packages  # release
 import pytest
 import signature  # release
 
 VERSION = "0.1.0"
 
 
-@pytest.fixture(scope="module")
-def packages():
-    """The packages of the image, which all checkouts of this machine may share."""
-    cache = built_release.CHECKOUT / "build/debian-packages"
-    try:
-        debian_packages.fetch(debian_packages.locked(), cache)
-    except OSError as error:
-        pytest.skip(f"the image needs the packages of release/debian.json: {error}")
-    return cache
-
-
 @pytest.fixture
-def checkout(packages, tmp_path):
+def checkout(tmp_path):
     """A checkout with a key that may sign: (its directory, the key)."""
-    place = built_release.repository(tmp_path)
-    (place / "build").mkdir()
-    (place / "build/debian-packages").symlink_to(packages)
+    place = built_release.with_packages(tmp_path)
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     public = key.with_suffix(".pub").read_text()
