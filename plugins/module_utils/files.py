@@ -26,6 +26,7 @@ DIRECTORY_MODE = 0o755  # of directories that we make
 PAUSE = 0.01  # seconds between two tries to lock a file
 ENFORCE = "/sys/fs/selinux/enforce"  # is there if the kernel has a policy of SELinux
 LABEL = "security.selinux"  # the extended attribute with a file's label
+RESTORECON = "/usr/sbin/restorecon"  # of policycoreutils, which every host with SELinux has
 DROP_INS = "conf.d"  # ends the name of a directory of drop-ins
 
 

@@ -54,8 +54,6 @@ from .tree import (
 )
 from .unpack import prepare, smoke_run, unpack
 
-RESTORECON = "/usr/sbin/restorecon"  # of policycoreutils, which every host with SELinux has
-
 
 class InstallOutcome(NamedTuple):
     """The changes, or in check mode the planned ones. `before` and `after` are documents of one shape, for a diff."""
@@ -223,7 +221,7 @@ def _label(prefix: str, run: Run) -> None:
     """
     if os.path.exists(files.ENFORCE):
         with suppress(OSError):
-            run([RESTORECON, "-R", prefix])
+            run([files.RESTORECON, "-R", prefix])
 
 
 def _wants_links(prefix: str, on_path: Optional[bool]) -> bool:

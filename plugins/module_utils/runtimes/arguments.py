@@ -87,7 +87,7 @@ def values(arguments: Sequence[str], *names: str) -> list[str]:
 
 
 def flag(arguments: Sequence[str], name: str) -> Optional[bool]:
-    """What a switch without a word of its own says the last time, as `--name` or `--name=false`; None without it."""
+    """Return what the last `--name` or `--name=VALUE` among the arguments says; None if there is none."""
     found = None
     for word in arguments:
         option, equals, value = word.partition("=")

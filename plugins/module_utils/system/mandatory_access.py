@@ -11,7 +11,7 @@ that counts (runc, libcontainer/rootfs_linux.go; crun, src/libcrun/linux.c).
 
 So no table of types is needed here, and each boolean and each module of an administrator counts. Sources: the kernel's
 security/selinux/selinuxfs.c (`access`, `class`, `booleans`); go-selinux, which podman, CRI-O, docker and containerd use
-(pkg/../selinux_linux.go, openContextFile and loadLabels), for the label of a container.
+(go-selinux/selinux_linux.go, openContextFile and loadLabels), for the label of a container.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
-from ..files import LABEL
+from ..files import LABEL, RESTORECON
 from . import systemd
 
 CLASSES = {stat.S_IFCHR: "chr_file", stat.S_IFBLK: "blk_file"}
@@ -39,8 +39,6 @@ SWITCHES = {
     "container_use_dri_devices": "dri_device_t",
     "container_use_dri": "dri_device_t",
 }
-
-
 WOULD_RELABEL = re.compile(r"^Would relabel (.+) from (.+) to (\S+)$", re.MULTILINE)
 
 
@@ -114,7 +112,7 @@ def wrong_labels(paths: Sequence[str], run: systemd.Run) -> tuple[WrongLabel, ..
     there = [path for path in paths if os.path.lexists(path)]
     if not there:
         return ()
-    _status, said = run(["/usr/sbin/restorecon", "-n", "-v", "-R", *there])
+    _status, said = run([RESTORECON, "-n", "-v", "-R", *there])
     return tuple(WrongLabel(path, type_of(now), type_of(wanted)) for path, now, wanted in WOULD_RELABEL.findall(said))
 
 

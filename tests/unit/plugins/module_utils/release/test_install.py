@@ -46,7 +46,7 @@ def test_where_selinux_is_on_the_policy_labels_what_is_new(target, tmp_path, mon
     program = tmp_path / "restorecon"
     program.write_text(f'#!/bin/sh\necho "$@" $(ls {target.lib}) >> {said}\nexit 1\n', encoding="ascii")
     program.chmod(0o755)
-    monkeypatch.setattr(install, "RESTORECON", str(program))
+    monkeypatch.setattr(install.files, "RESTORECON", str(program))
     first, second, third = (target.release(version) for version in ("1.0.0", "2.0.0", "3.0.0"))
     target.install(first)
     assert not said.exists()
