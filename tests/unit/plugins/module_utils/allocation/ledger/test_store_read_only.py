@@ -117,6 +117,22 @@ def test_a_store_that_has_to_be_repaired_first_is_not_read(disk):
     assert held(ledger("boot-2")) == [1, 2]
 
 
+def test_grants_that_only_the_log_has_are_not_overlooked(disk):
+    """A power cut may lose what was written to the store, and the note in the lock file: the log comes first."""
+    ledger, mount = disk
+    writer = ledger()
+    add(writer, 1)
+    older = files(writer)
+    add(writer, 2)
+    for name, content in (("ledger.db", older["ledger.db"]), ("ledger.lock", b"")):
+        with open(os.path.join(os.path.dirname(writer.path), name), "wb") as file:
+            file.write(content)
+    mount("ro")
+    assert refused(ledger("boot-2").grants) == "read-only"
+    mount("rw")
+    assert held(ledger("boot-2")) == [1, 2]
+
+
 def test_without_a_lock_file_nothing_is_read(disk):
     ledger, mount = disk
     add(ledger(), 1)
