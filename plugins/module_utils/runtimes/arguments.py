@@ -87,7 +87,7 @@ def values(arguments: Sequence[str], *names: str) -> list[str]:
 
 
 def flag(arguments: Sequence[str], name: str) -> Optional[bool]:
-    """Return what the last `--name` or `--name=VALUE` among the arguments says; None if there is none."""
+    """Return what the last `--name` or `--name=VALUE` among the arguments says; None without one."""
     found = None
     for word in arguments:
         option, equals, value = word.partition("=")
