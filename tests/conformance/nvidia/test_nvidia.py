@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import judge
 import pytest
 import yaml
+from vendor_spec import containers, differences, explained
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
@@ -110,59 +110,9 @@ def ours(case: dict[str, Any], root: str, mode: str, *names: str) -> Any:
     return spec_of(found.kinds[0], found.devices) if found.devices else None
 
 
-def lines(edits: dict[str, Any]) -> list[str]:
-    """Container edits, each as a line of text; hooks in their order, as they run one after another."""
-    found = [f"env {text}" for text in edits.get("env") or ()]
-    for node in edits.get("deviceNodes") or ():
-        # Go leaves out a number that is 0, and reads none as 0.
-        fields = {key: value for key, value in node.items() if key not in TABLE["node_fields"] and value != 0}
-        if fields.get("hostPath") == node["path"]:
-            del fields["hostPath"]
-        found.append(f"node {fields.pop('path')} {fields}")
-    for mount in edits.get("mounts") or ():
-        found.append(f"mount {mount['hostPath']} at {mount['containerPath']} {' '.join(mount['options'])}")
-    for hook in edits.get("hooks") or ():
-        found.append(f"hook {hook['hookName']} {hook['path']} {' '.join(hook['args'])} {hook.get('env')}")
-    return found + [f"gid {gid}" for gid in edits.get("additionalGids") or ()]
-
-
-def containers(spec: Any) -> dict[str, list[str]]:
-    """Name of a device -> all that a container gets with it, shared or not."""
-    if spec is None:
-        return {}
-    shared = lines(spec.get("containerEdits") or {})
-    return {device["name"]: shared + lines(device["containerEdits"]) for device in spec["devices"]}
-
-
 def offered(spec: Any) -> Any:
     """The spec; None where no device has a node: the vendor's modes write one for what is not there, too."""
     return spec if spec and any(device["containerEdits"].get("deviceNodes") for device in spec["devices"]) else None
-
-
-def differences(our: dict[str, list[str]], their: dict[str, list[str]]) -> list[tuple[str, str]]:
-    """(side, line) of everything that only one side has."""
-    found = []
-    for side, one, other in (("ours", our, their), ("theirs", their, our)):
-        for name, got in one.items():
-            if name not in other:
-                found.append((side, f"device {name}"))
-                continue
-            found += [(side, f"device {name}: {line}") for line in got if line not in other[name]]
-    for name in our.keys() & their.keys():
-        orders = [[line for line in side[name] if line.startswith("hook ")] for side in (our, their)]
-        common = [[line for line in order if line in orders[0] and line in orders[1]] for order in orders]
-        if common[0] != common[1]:
-            found.append(("ours", f"device {name}: hooks in another order"))
-    return found
-
-
-def explained(case: str, mode: str, side: str, line: str) -> list[int]:
-    """The numbers of the explanations that fit."""
-    return [
-        number
-        for number, row in enumerate(TABLE["differences"])
-        if (row["case"], row["mode"], row["side"]) == (case, mode, side) and re.fullmatch(row["text"], line)
-    ]
 
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
@@ -178,7 +128,7 @@ def test_specs_are_those_of_the_vendor(generator, case, tmp_path):
         if our and their:
             assert our["kind"] == their["kind"]
         for side, line in differences(containers(our), containers(their)):
-            rows = explained(case["name"], mode, side, line)
+            rows = explained(TABLE["differences"], line, case=case["name"], mode=mode, side=side)
             assert rows, f"mode {mode}: only {side}: {line}"
             used.update(rows)
         compared += sum(map(len, containers(their).values()))

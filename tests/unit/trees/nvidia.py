@@ -21,8 +21,9 @@ from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 VERSION = "550.54.15"
 RELEASE = "6.8.0-45-generic"
-MAJORS = {"nvidia": 195, "nvidia-uvm": 508, "nvidia-nvswitch": 236, "nvidia-caps": 237, "nvidia-nvlink": 238}
-MAJORS.update({"nvidia-caps-imex-channels": 235, "nvidia-fs": 234, "gdrdrv": 233})
+MAJORS = {"nvidia": 195, "nvidia-modeset": 195, "nvidiactl": 195, "nvidia-uvm": 508, "nvidia-nvswitch": 236}
+MAJORS.update({"nvidia-caps": 237, "nvidia-nvlink": 238, "nvidia-caps-imex-channels": 235, "nvidia-fs": 234})
+MAJORS.update({"gdrdrv": 233})
 LIB = "/usr/lib/x86_64-linux-gnu"
 HOOK = "/usr/bin/nvidia-cdi-hook"
 LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin") or ""
@@ -108,7 +109,9 @@ H100 = tuple(
     for minor, bus in enumerate(("19", "3b", "4c", "5d", "9b", "bb", "cb", "db"))
 )
 P100 = (Gpu("0000:06:00.0", 0, "Tesla P100-PCIE-16GB", "0x15f8"),)
-GPUS = {"A100": A100, "H100": H100, "P100": P100}
+# As seen on a virtual machine with a driver of release 580: `make gpu`, 2026-11.
+VM = (Gpu("0000:00:06.0", 0, "NVIDIA H100 80GB HBM3", "0x2330"),)
+GPUS = {"A100": A100, "H100": H100, "P100": P100, "VM": VM}
 SWITCHES = ("0000:05:00.0", "0000:06:00.0", "0000:07:00.0", "0000:08:00.0")  # of an HGX H100
 
 

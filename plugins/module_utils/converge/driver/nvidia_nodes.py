@@ -67,7 +67,7 @@ def make_nodes(node: Absent) -> None:
 
 def _numbers(host: Snapshot, majors: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
     """Yield (path, major, minor) of the nodes with fixed minor numbers, and of one node for each GPU."""
-    modeset = "nvidia-modeset" in majors or "nvidia_modeset" in host.root.names("/sys/module")
+    modeset = nvidia_proc.has_modeset(host, majors)
     for name, minor in CONTROL.items():
         if name != "nvidia-modeset" or modeset:
             yield f"/dev/{name}", majors["nvidia"], minor

@@ -17,9 +17,10 @@ from ...schema import ABSOLUTE
 from ..snapshot import Snapshot
 from . import nvidia_driver, nvidia_hooks, nvidia_nvml, nvidia_proc
 
+MODESET = "/dev/nvidia-modeset"
 # Nodes that every container with a GPU gets, in the order of the vendor's -> (driver in /proc/devices, minor).
 CONTROL = {
-    "/dev/nvidia-modeset": ("nvidia", 254),
+    MODESET: ("nvidia", 254),
     "/dev/nvidia-uvm-tools": ("nvidia-uvm", 1),
     "/dev/nvidia-uvm": ("nvidia-uvm", 0),
     "/dev/nvidiactl": ("nvidia", 255),
@@ -104,7 +105,7 @@ def _control(host: NvidiaHost) -> tuple[str, tuple[str, ...]]:
     """(why no GPU can be used, warnings for lesser things): of the nodes that all containers get."""
     ill, warnings = "", []
     for path, (name, minor) in CONTROL.items():
-        if name not in host.majors:
+        if name not in host.majors or (path == MODESET and not nvidia_proc.has_modeset(host.snapshot, host.majors)):
             continue  # its module is not loaded, or the dump does not say
         found = host.snapshot.health(nvidia_proc.below(host.base, Node(path, "c", host.majors[name], minor)))
         if found.state != "unhealthy":

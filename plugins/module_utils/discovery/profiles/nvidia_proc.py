@@ -74,6 +74,14 @@ def majors(snapshot: Snapshot) -> dict[str, int]:
     return {"nvidia": found.get("nvidia-frontend", MAJOR), **found}
 
 
+def has_modeset(snapshot: Snapshot, majors: Mapping[str, int]) -> bool:
+    """Whether module nvidia-modeset is loaded, without which /dev/nvidia-modeset opens nothing.
+
+    Older drivers list it in /sys/module alone, below the driver's one major. A host without displays need not load it.
+    """
+    return "nvidia-modeset" in majors or "nvidia_modeset" in snapshot.root.names("/sys/module")
+
+
 def is_there(snapshot: Snapshot) -> bool:
     """Whether the root has a /proc at all. A dump of sysfs alone says nothing of the driver."""
     return snapshot.root.names("/proc/driver") != [] or text(snapshot, "/proc/devices") is not None
