@@ -18,6 +18,8 @@
 #   make machines WHOLE=1 [REBOOTS=10]   also the cases that take minutes each
 #   make machines CUTS=100   also a hundred power cuts in provision, claims, refresh and upgrade
 #   make machines MACHINE=selinux   another machine: bookworm, selinux, engines, iommu
+#   make gpu [OPTIONS='{"driver_root": "/run/nvidia/driver"}']   a host with a GPU beside what its vendor's programs say
+#                           of it, by these options of the profile; results in build/gpu.json
 #   make nightly            the larger counts, and matrix, docs-site and importer
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make bench [ROOM=payload]   the benchmarks
@@ -48,7 +50,8 @@ E2E ?=
 WORLD ?=
 BASE ?=
 MATRIX ?=
-export FLEET_CDI_DATA QUICK
+OPTIONS ?=
+export FLEET_CDI_DATA QUICK OPTIONS
 
 # The environments are made anew when what they hold, or the Python, changes.
 stamp = build/$(1)/.made-$(shell { cat $(2); $(PYTHON) -V; } | cksum | cut -d' ' -f1)
@@ -57,6 +60,7 @@ FLOOR := $(call stamp,venv-floor,tests/requirements-floor.txt)
 MUTATION := $(call stamp,venv-mutation,tests/requirements-mutation.txt)
 IMPORTER := $(call stamp,venv-importer,tests/requirements-importer.txt)
 DOCS := $(call stamp,venv-docs,tests/requirements-docs.txt)
+GPU := $(call stamp,venv-gpu,tests/requirements-gpu.txt)
 # No configuration of the user's may change what is tested.
 run = env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
   PATH="$(CURDIR)/build/$(1)/bin:$$PATH"
@@ -69,7 +73,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench changelog docs-site importer matrix nightly conventions coverage mutation again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines gpu e2e bench changelog docs-site importer matrix nightly conventions coverage mutation again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -88,7 +92,8 @@ $(FLOOR): tests/requirements-floor.txt
 $(MUTATION): tests/requirements-mutation.txt
 $(IMPORTER): tests/requirements-importer.txt
 $(DOCS): tests/requirements-docs.txt
-$(VENV) $(FLOOR) $(MUTATION) $(IMPORTER) $(DOCS):
+$(GPU): tests/requirements-gpu.txt
+$(VENV) $(FLOOR) $(MUTATION) $(IMPORTER) $(DOCS) $(GPU):
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
@@ -167,6 +172,10 @@ MACHINES = $(RUN) python -m pytest -q tests/machines
 machines: $(VENV) $(LINK)
 	$(COUNTERPARTS) machines
 	@$(MACHINES) || { test $$? = 75 && echo "Once more, on a new machine." && $(MACHINES); }
+
+# Where an NVIDIA or AMD GPU with its driver is; elsewhere it says so and is skipped. The host stays as it is.
+gpu: $(GPU) $(LINK)
+	@$(call run,venv-gpu) python -m pytest -q tests/gpu
 
 # Not part of `make test`: the first run builds kubelets for a quarter of an hour.
 e2e: $(VENV) $(LINK)

@@ -12,6 +12,7 @@ import configparser
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -143,7 +144,7 @@ def test_targets_are_those_of_the_makefile(case):
         if "make" not in step.command:
             continue
         before, _make, after = step.command.partition("#")[0].partition("make ")
-        words = (before + after).replace("sudo", "").split()
+        words = shlex.split((before + after).replace("sudo", ""))
         for word in words:
             variable, equals, _value = word.partition("=")
             if equals:
