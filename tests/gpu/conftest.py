@@ -27,10 +27,10 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 
 import vendors
+from gpu_host import GpuHost
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RESULTS = CHECKOUT / "build/gpu.json"
-TYPE = "gpu"  # the resource-type of the executable that hands the GPUs out
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"]
 # How podman starts a container: plainly, or as a host needs it that is a container or a small machine.
 WAYS = ([], ["--runtime=runc", *LIMITS], ["--runtime=crun", "--cgroups=disabled", *LIMITS])
@@ -72,72 +72,12 @@ def listed(vendor, told) -> list[vendors.Listed]:
     return found
 
 
-class Host:
-    """This host, provisioned."""
-
-    def __init__(self, directory: Path, vendor: vendors.Vendor) -> None:
-        self.directory = directory
-        self.vendor = vendor
-
-    def provision(self, *options: str, **entry: Any) -> str:
-        """Run the playbook with the vendor's profile and these options of it; what it prints."""
-        entry = {"profile": self.vendor.profile, "name_by": list(self.vendor.names), **OPTIONS, **entry}
-        variables = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-            "cdi_host_python": sys.executable,
-            "cdi_host_command_link": False,
-            "cdi_host_install_packages": False,
-            "cdi_host_refresh": False,  # units are the host's own
-            "cdi_host_runtime_settings": {},
-            "cdi_host_device_list": "/var/lib/cdi/devices.json",
-            "cdi_host_devices": {"gpus": entry},
-            "cdi_host_plugins": {
-                f"{TYPE}/rule": {"plugin": "rule", "args": {"profile": self.vendor.profile, **OPTIONS}}
-            },
-        }
-        inventory = self.directory / "hosts.json"
-        inventory.write_text(json.dumps({"all": {"hosts": {"localhost": variables}}}))
-        program = str(Path(sys.executable).parent / "ansible-playbook")
-        environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath"),
-            "ANSIBLE_HOME": str(self.directory / "ansible"),
-            "ANSIBLE_NOCOLOR": "1",
-        }
-        done = subprocess.run(
-            [program, "-i", str(inventory), "fleet.cdi.provision", *options],
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = ["/opt/cdi/bin/fleet-cdi", "--inventory", "/var/lib/cdi/devices.json", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    def run(self, *words: str) -> str:
-        """Run fleet-cdi; what it prints."""
-        done = self.attempt(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def devices(self) -> list[dict[str, Any]]:
-        return json.loads(Path("/var/lib/cdi/devices.json").read_text())["devices"]
-
-    def spec(self) -> Any:
-        return json.loads(Path(f"/etc/cdi/{self.vendor.kind.replace('/', '-')}.json").read_text())
-
-
 @pytest.fixture(scope="session")
-def host(vendor, tmp_path_factory) -> Host:
+def host(vendor, tmp_path_factory) -> GpuHost:
     apart.enter()
     directory = tmp_path_factory.mktemp("host")
     directory.chmod(0o755)
-    found = Host(directory, vendor)
+    found = GpuHost(directory, vendor, OPTIONS)
     found.provision()
     return found
 

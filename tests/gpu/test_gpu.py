@@ -12,11 +12,14 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import vendor_spec
 import vendors
+from gpu_host import DEVICES
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
@@ -179,6 +182,52 @@ def test_claims_hand_each_gpu_out_once(host, vendor, listed, podman):
         for name in names:
             host.run("claim", "del", name)
     assert json.loads(host.run("claim", "list", "--json"))["claims"] == []
+
+
+@pytest.fixture
+def kubelet(host, tmp_path):
+    """A kubelet for tests (tests/contract) with the device plugin on this host, as a process of its own."""
+    pytest.importorskip("grpc", reason="missing packages: python3-grpcio")
+    sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+    from host import Plugin
+    from kubelet import Kubelet
+    from personality import NEW
+
+    short = Path(tempfile.mkdtemp(prefix="c"))  # a socket's path may have 107 bytes
+    node = Kubelet(str(short / "p"), NEW, registry_dir=str(short / "r"), pod_resources=str(short / "kubelet.sock"))
+    settings = {
+        "version": 1,
+        "plugin_dir": str(short / "p"),
+        "registry_dir": str(short / "r"),
+        "pod_resources": str(short / "kubelet.sock"),
+        "spec_dirs": ["/etc/cdi"],
+        "inventory": DEVICES,
+        "state_dir": "/var/lib/cdi",
+        "run_dir": str(short / "run"),
+        "resources": {host.vendor.kind: {}},
+    }
+    (tmp_path / "device-plugin.json").write_text(json.dumps(settings))
+    node.start()
+    plugin = Plugin(SimpleNamespace(base=tmp_path, config=tmp_path / "device-plugin.json"))
+    try:
+        yield node
+        assert plugin.stop() == 0, plugin.text
+    finally:
+        plugin.kill()
+        node.stop()
+        shutil.rmtree(short)
+
+
+@pytest.mark.usefixtures("compute")
+def test_pods_get_a_gpu_each(vendor, listed, kubelet, podman):
+    """The kubelet gets CDI names, with which a runtime starts the container; a claim finds no GPU free meanwhile."""
+    assert kubelet.wait_for(vendor.kind, len(listed))
+    told = [kubelet.run(f"pod-{number}", **{vendor.kind: 1}) for number in range(len(listed))]
+    names = [container["cdi_devices"] for container in told]
+    assert [len(one) for one in names] == [1] * len(listed)
+    if vendor.name == "nvidia":
+        seen = [podman(["/bin/compute"], name).stdout.strip() for (name,) in names]
+        assert sorted(seen) == sorted(gpu.uuid for gpu in listed)
 
 
 def test_two_gpus_of_a_claim_are_near(host, vendor, told, listed):
