@@ -21,11 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+import debian_root  # tests/harness
 import yaml
 from image import USER, Image, image
 
 DEFINITIONS = Path(__file__).with_name("machines.yml")
 QEMU = "qemu-system-x86_64"
+EMULATOR = ("qemu-system-x86", "ipxe-qemu")  # packages of a newer QEMU than that of this host
 DISK_BYTES = 64 << 20
 FIRST_BUS = 32  # the number of the first bus of NUMA node 0; each node's bridge has 32 numbers
 KERNEL_S = 20  # seconds that a kernel may take to find no root file system
@@ -198,6 +200,9 @@ class Machine:
         command += ["-netdev", f"user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
         command += ["-device", "virtio-net-pci,netdev=network,bus=pcie.0", "-device", "virtio-rng-pci,bus=pcie.0"]
         command += options(self.known)
+        if "emulator" in self.known:
+            newer = debian_root.made(self.known["emulator"], EMULATOR)
+            command = newer.command(command, (str(self.directory), str(self.image.disk.parent)), {}, "/")
         values = {"port": port, "user": USER, "directory": self.directory, "connect_s": SILENT_S}
         self.config.write_text(SSH_CONFIG.format(**values), encoding="utf-8")
         (self.directory / "qmp").unlink(missing_ok=True)

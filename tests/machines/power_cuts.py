@@ -13,6 +13,7 @@ the cut.
 
 from __future__ import annotations
 
+import base64
 import random
 import shutil
 import subprocess
@@ -51,6 +52,16 @@ def refreshes():
         act("refresh", "--drop")
 {"claims": claims, "refresh": refreshes}[sys.argv[1]]()
 """
+# Takes the place of the calls by which a program makes sure that its data is on the disk, and does nothing.
+LIES = """
+int fsync(int f) { return 0; }
+int fdatasync(int f) { return 0; }
+int syncfs(int f) { return 0; }
+int sync_file_range(int f, long long a, long long b, unsigned c) { return 0; }
+void sync(void) {}
+"""
+ENOUGH = 3  # claims before the cut
+LIAR = "/usr/local/lib/liar.so"
 PORT = "usb-serial,id={0},chardev={0},always-plugged=on,serial=quick"
 
 
@@ -171,6 +182,24 @@ def claims(scene: Scene, number: int) -> None:
     scene.rest()
 
 
+def false_claims(scene: Scene) -> None:
+    """As `claims`, but no program brings anything to the disk; cut when a claim was just acknowledged.
+
+    Raises OSError without gcc.
+    """
+    library = scene.machine.directory / "liar.so"
+    build = ["gcc", "-w", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
+    subprocess.run(build, input=LIES.encode(), check=True)
+    text = base64.b64encode(library.read_bytes()).decode()
+    scene.machine.root(f"base64 -d >{LIAR}; sync; echo {LIAR} >/etc/ld.so.preload", text)
+    scene.act("claims")
+    wait_for(lambda: scene.said().count("done claim add") > ENOUGH, "few claims are made")
+    wait_for(lambda: (scene.said().splitlines() or [""])[-1].startswith("done claim add"), "no claim is made")
+    scene.cut("claims")
+    scene.machine.root("rm /etc/ld.so.preload; sync")
+    scene.rest()
+
+
 def refresh(scene: Scene, number: int) -> None:
     """A refresh after the other, while a serial port comes and goes."""
     scene.act("refresh")
@@ -221,6 +250,32 @@ def cut_copy(cut: Cut) -> machines.Machine:
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(directory / "disk.qcow2")], check=True)
     shutil.copy(machines.image_of(known).key, directory / "key")
     return machines.Machine(known, directory)
+
+
+class Boots:
+    """Machines that boot from cuts, in this order: each is switched on while the one before answers questions."""
+
+    def __init__(self, cuts: Iterable[Cut]) -> None:
+        self._waiting = list(cuts)
+        self._on: dict[int, machines.Machine] = {}  # by the id of its cut
+
+    def take(self, cut: Cut) -> machines.Machine:
+        """The machine of this cut, switched on; the caller closes it. Raises OSError."""
+        self._switch_on(cut)
+        rest = self._waiting[self._waiting.index(cut) + 1 :]
+        if rest:
+            self._switch_on(rest[0])
+        return self._on.pop(id(cut))
+
+    def _switch_on(self, cut: Cut) -> None:
+        if id(cut) not in self._on:
+            self._on[id(cut)] = found = cut_copy(cut)
+            found.start()
+
+    def close(self) -> None:
+        """Switch off those that nobody took."""
+        for found in self._on.values():
+            found.close()
 
 
 def replayed(said: Iterable[str]) -> tuple[set[str], set[str], set[str]]:
