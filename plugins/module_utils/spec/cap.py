@@ -130,21 +130,30 @@ def fit(spec: dict[str, Any], readers: Sequence[SpecReader], on_unsupported: str
     fitted = _fit(spec, model.SPEC, "", readers, gaps)
     problems += _told(gaps, False, "it can't be left out")
     dropped = _told(gaps, True, "it is left out" if on_unsupported == DROP else "on_unsupported=drop leaves it out")
-    for index, device in enumerate(fitted["devices"]):
-        if not _does_something(device["containerEdits"]):
-            problems.append(f"/devices/{index}: without that, nothing is left of the device {device['name']!r}")
+    emptied = _emptied(fitted["devices"])
     declared, lowest = spec["cdiVersion"].removeprefix("v"), versions.minimum_version(fitted)
     too_new = _unable(readers, declared)
     if too_new and declared != versions.minimum_version(spec):
         dropped.append(f"/cdiVersion: found {declared}, too new for {too_new}; {lowest} is enough for the content")
-    if problems or (dropped and on_unsupported == FAIL):
+    if problems or emptied or (dropped and on_unsupported == FAIL):
         raise CdiError(
-            f"the spec of {spec['kind']} is not for every runtime of this host: {'; '.join(problems + dropped)}. "
-            "Change it, upgrade the runtime, or name in `runtimes` only those that are to read it."
+            f"the spec of {spec['kind']} is not for every runtime of this host: "
+            f"{'; '.join(problems + dropped + emptied)}. "
+            "Change it, upgrade the runtime, or name in `runtime_versions` only those that are to read it."
         )
     if too_new or fitted != spec:
         fitted["cdiVersion"] = lowest
     return Fitted(fitted, tuple(f"the spec of {spec['kind']}: {text}" for text in dropped))
+
+
+def _emptied(devices: Sequence[dict[str, Any]]) -> list[str]:
+    """One problem for all devices that do nothing; none if each does something."""
+    found = [index for index, device in enumerate(devices) if not _does_something(device["containerEdits"])]
+    more = f" and {len(found) - 1} more" if found[1:] else ""
+    return [
+        f"/devices/{index}: without that, nothing is left of the device {devices[index]['name']!r}{more}"
+        for index in found[:1]
+    ]
 
 
 def _fit(

@@ -38,10 +38,10 @@ EXPLANATIONS = (
     Explanation(
         id="FC1303",
         title="Not every runtime of this host reads the spec",
-        messages=("is not for every runtime of this host: *. Change it, upgrade the runtime, or name in `runtimes`",),
+        messages=("is not for every runtime of this host: *. Change it, upgrade the runtime, or name in",),
         means="The spec needs a version of CDI that one of the installed runtimes does not read.",
         why="That runtime would see no device, or would ignore part of the spec.",
-        do="Upgrade the runtime. Or name in `runtimes` only those that are to read the spec.",
+        do="Upgrade the runtime. Or name in `runtime_versions` only those that are to read the spec.",
         more="fleet-cdi doctor",
     ),
     Explanation(

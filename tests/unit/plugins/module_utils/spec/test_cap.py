@@ -24,7 +24,8 @@ def build(parts):
     """The spec of a case, valid and at its lowest version unless it declares one."""
     edits = {"env": ["A=1"], **parts.get("edits", {})}
     device = {"name": "dev0", **parts.get("device", {}), "containerEdits": edits}
-    spec = {"cdiVersion": "0.3.0", "kind": "vendor.com/tool", **parts.get("spec", {}), "devices": [device]}
+    devices = [device, *({**device, "name": f"dev{number}"} for number in range(1, parts.get("count", 1)))]
+    spec = {"cdiVersion": "0.3.0", "kind": "vendor.com/tool", **parts.get("spec", {}), "devices": devices}
     if "cdiVersion" not in parts.get("spec", {}):
         spec["cdiVersion"] = versions.minimum_version(spec)
     return spec
