@@ -130,7 +130,8 @@ class Scene:
         for claim in claims_of(self.machine):
             self.machine.root(f"fleet-cdi claim del {claim}")
         wait_idle(self.machine)
-        self.machine.root("fleet-cdi refresh --drop")
+        # The unit that misses the port has failed, and stays so until its next run.
+        self.machine.root("fleet-cdi refresh --drop; systemctl start fleet-cdi-refresh")
 
     def said(self) -> str:
         """What the machine has said since it began with this workload."""
@@ -194,8 +195,7 @@ def false_claims(scene: Scene) -> None:
     scene.machine.root(f"base64 -d >{LIAR}; sync; echo {LIAR} >/etc/ld.so.preload", text)
     scene.act("claims")
     wait_for(lambda: scene.said().count("done claim add") > ENOUGH, "few claims are made")
-    wait_for(lambda: (scene.said().splitlines() or [""])[-1].startswith("done claim add"), "no claim is made")
-    scene.cut("claims")
+    scene.cut("claims")  # within a second after the last one
     scene.machine.root("rm /etc/ld.so.preload; sync")
     scene.rest()
 
