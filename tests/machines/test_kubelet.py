@@ -184,7 +184,7 @@ def test_a_pod_gets_its_device_in_a_cgroup_of_systemd(machine):
     wait_for(lambda: len(allocatable(machine, RESOURCE)) == 1, "the kubelet does not get the device")
     assert submit(machine, "one", **{RESOURCE: 1})["phase"] == "Running"
     assert " dri\n" in said(machine, "one")
-    (process,) = machine.root("pgrep -f 'sleep 1000000' --newest").split()
+    (process,) = machine.root("pgrep --newest -f '[s]leep 1000000'").split()
     assert "/kubepods.slice/" in machine.root(f"cat /proc/{process}/cgroup")
     opened = machine.root(f"nsenter -t {process} -a /bin/busybox dd if={GPU} count=0 2>&1; true")
     assert "0+0 records" in opened or "0 bytes" in opened, opened
@@ -194,7 +194,7 @@ def test_a_pod_gets_its_device_in_a_cgroup_of_systemd(machine):
 
 
 def test_a_reload_of_systemd_leaves_the_pod_its_device(machine):
-    (process,) = machine.root("pgrep -f 'sleep 1000000' --newest").split()
+    (process,) = machine.root("pgrep --newest -f '[s]leep 1000000'").split()
     machine.root("systemctl daemon-reload; sleep 2")
     opened = machine.attempt(f"sudo nsenter -t {process} -a /bin/busybox dd if={GPU} count=0")
     assert opened.returncode == 0, opened.stderr
