@@ -34,6 +34,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # Deterministic by default: a run in CI fails because of a change, never by chance. `make nightly` looks further.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True, database=None)
 hypothesis.settings.register_profile("nightly", deadline=None, max_examples=10_000, database=None)
+hypothesis.settings.register_profile("few", deadline=None, max_examples=10, derandomize=True, database=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
