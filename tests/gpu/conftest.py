@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
@@ -102,7 +103,7 @@ def podman(image, told) -> Iterator[Any]:
     if not shutil.which("podman"):
         pytest.skip("podman is not installed")
     told["podman"] = _output("podman", "--version").split()[-1]
-    storage = Path("/tmp") / f"fleet-cdi-gpu-{os.getpid()}"  # podman refuses a long path
+    storage = tempfile.mkdtemp(prefix="g", dir="/tmp")  # podman refuses a long path; nobody else may make it
     options = [f"--{name}={storage}/{name}" for name in ("root", "runroot", "tmpdir")]
 
     def run(words: list[str], device: Optional[str], way: list[str]) -> subprocess.CompletedProcess[str]:
