@@ -39,7 +39,11 @@ WAYS = ([], ["--runtime=runc", *LIMITS], ["--runtime=crun", "--cgroups=disabled"
 PROGRAMS = ("/bin/sh", "/bin/ls", "/bin/cat")
 NEEDED = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1")
 
-OPTIONS: dict[str, str] = json.loads(os.environ.get("OPTIONS") or "{}")
+GIVEN = os.environ.get("OPTIONS") or "{}"
+try:
+    OPTIONS: dict[str, str] = dict(json.loads(GIVEN))
+except (ValueError, TypeError):
+    raise pytest.UsageError(f"OPTIONS: found {GIVEN!r}, expected a JSON object: options of the profile") from None
 
 _told: dict[str, Any] = {}
 _outcomes: dict[str, str] = {}
