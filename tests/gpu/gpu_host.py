@@ -29,7 +29,7 @@ class GpuHost:
         self.vendor = vendor
         self.options = options
 
-    def provision(self, *options: str, **entry: Any) -> str:
+    def provision(self, **entry: Any) -> str:
         """Run the playbook with the vendor's profile and these options of it; what it prints."""
         entry = {"profile": self.vendor.profile, "name_by": list(self.vendor.names), **self.options, **entry}
         variables = {
@@ -39,7 +39,6 @@ class GpuHost:
             "cdi_host_command_link": False,
             "cdi_host_install_packages": False,
             "cdi_host_refresh": False,  # units are the host's own
-            "cdi_host_runtime_settings": {},
             "cdi_host_device_list": DEVICES,
             "cdi_host_devices": {"gpus": entry},
             "cdi_host_plugins": {
@@ -56,7 +55,7 @@ class GpuHost:
             "ANSIBLE_NOCOLOR": "1",
         }
         done = subprocess.run(
-            [program, "-i", str(inventory), "fleet.cdi.provision", *options],
+            [program, "-i", str(inventory), "fleet.cdi.provision"],
             capture_output=True,
             text=True,
             env=environment,

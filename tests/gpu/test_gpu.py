@@ -220,7 +220,7 @@ def kubelet(host, tmp_path):
 
 @pytest.mark.usefixtures("compute")
 def test_pods_get_a_gpu_each(vendor, listed, kubelet, podman):
-    """The kubelet gets CDI names, with which a runtime starts the container; a claim finds no GPU free meanwhile."""
+    """The kubelet gets CDI names, with which a runtime starts the container."""
     assert kubelet.wait_for(vendor.kind, len(listed))
     told = [kubelet.run(f"pod-{number}", **{vendor.kind: 1}) for number in range(len(listed))]
     names = [container["cdi_devices"] for container in told]
@@ -233,7 +233,7 @@ def test_pods_get_a_gpu_each(vendor, listed, kubelet, podman):
 def test_two_gpus_of_a_claim_are_near(host, vendor, told, listed):
     """No two GPUs of this host are nearer than those that a request for two gets, as `nvidia-smi topo -m` says it."""
     if vendor.name != "nvidia" or len(listed) < 2:
-        pytest.skip("there is no choice: needs two GPUs of NVIDIA")
+        pytest.skip("needs two GPUs of NVIDIA to choose between")
     rank = _topology()
     told["topology"] = rank
     try:
