@@ -23,6 +23,8 @@ OURS = "/opt/cdi /etc/cdi /var/lib/cdi /etc/systemd/system /etc/udev/rules.d /us
 DENIAL = re.compile(r"avc: +denied +\{ (.+?) \}.* comm=(\S+).* scontext=\S+?:\S+?:(\w+):.* tcontext=\S+?:\S+?:(\w+):")
 # What Debian's policy denies to programs of Debian on this machine. Containers: what the tests below try.
 OTHERS = {"container_t", "getty_t", "syslogd_t"}
+# podman reads it for random numbers where a service starts it, ours or another one, and does without.
+RANDOM = ("read", '"podman"', "podman_t", "urandom_device_t")
 BOOLEAN = "container_use_dri"  # as the reference policy calls it
 
 
@@ -121,4 +123,4 @@ def test_nothing_of_ours_was_denied(machine):
     denials = {match.groups() for match in DENIAL.finditer(log)}
     assert "container_t" in {domain for _what, _comm, domain, _target in denials}  # the log has what was tried above
     ours = {one for one in denials if one[2] not in OTHERS and not one[2].startswith("systemd_")}
-    assert ours == set()
+    assert ours - {RANDOM} == set()
