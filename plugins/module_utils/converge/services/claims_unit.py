@@ -27,8 +27,8 @@ After={after}
 [Service]
 Type=oneshot
 ExecCondition=/usr/bin/test -d {claims}
-# The first podman of a boot loads this module, or notes that overlays don't work, for all others. Debian's policy of SELinux
-# lets no podman load it that a service starts.
+# The first podman of a boot loads this module, or notes for all others that overlays don't work. Debian's policy of
+# SELinux lets no podman load it that a service starts.
 ExecStartPre=-/sbin/modprobe -abq overlay
 # No sandbox: it runs podman and executables of third parties, which write to directories of their own.
 ExecStart={command} claim gc --idle-for={idle}
