@@ -33,6 +33,7 @@ FIRST_BUS = 32  # the number of the first bus of NUMA node 0; each node's bridge
 KERNEL_S = 20  # seconds that a kernel may take to find no root file system
 UP_S = 900.0  # seconds that a machine may take to be up, on a loaded host
 SILENT_S = 120  # seconds without a word after which a machine that was up counts as frozen
+PANIC = "Kernel panic - not syncing"
 TRY_UP_S = 20  # seconds for one look whether a machine that boots is up
 CONSOLE_LINES = 40
 # The kernel's protection against Meltdown and Spectre makes emulation slower and protects nobody here.
@@ -174,6 +175,7 @@ class Machine:
         self.console = self.directory / "console.log"
         self.config = self.directory / "ssh_config"
         self.process: Optional[subprocess.Popen[bytes]] = None
+        self._panics = 0  # on this console
         if not self.overlay.exists():
             base = ["-F", "raw", "-b", str(self.image.disk)]
             make = ["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self.overlay)]
@@ -206,6 +208,8 @@ class Machine:
         values = {"port": port, "user": USER, "directory": self.directory, "connect_s": SILENT_S}
         self.config.write_text(SSH_CONFIG.format(**values), encoding="utf-8")
         (self.directory / "qmp").unlink(missing_ok=True)
+        self.console.unlink(missing_ok=True)
+        self._panics = 0
         with (self.directory / "qemu.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=stays
@@ -260,12 +264,27 @@ class Machine:
         while (now := self.boot_id()) in ("", not_boot):
             if self.process is None or self.process.poll() is not None:
                 raise OSError(f"QEMU ended: {(self.directory / 'qemu.log').read_text(errors='replace')[-2000:]}")
+            self._start_again_after_panic()
             if time.monotonic() - started > UP_S:
                 raise OSError(f"the machine is not up: {self.console.read_text(errors='replace')[-2000:]}")
             self.hang_up()
             time.sleep(1)
         assert now
         return time.monotonic() - started
+
+    def _start_again_after_panic(self) -> None:
+        """Reset a machine whose kernel panicked, once: emulation loses patches that a booting kernel makes to its code.
+
+        Raises OSError after another panic, and where the kernel was not emulated.
+        """
+        said = self.console.read_text(errors="replace") if self.console.exists() else ""
+        panics = said.count(PANIC)
+        if panics == self._panics:
+            return
+        if panics > 1 or accelerator(self.image.kernel) != "tcg":
+            raise OSError(f"the kernel panicked: {said[-4000:]}")
+        self._panics = panics
+        self.control("system_reset")
 
     def standstill(self) -> str:
         """What tells why the machine is silent: QEMU's word, where its CPUs are, the console's end."""
