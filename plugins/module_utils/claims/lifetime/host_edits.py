@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What of container edits a command on the host can have: device nodes and variables (CDI SPEC.md, "containerEdits").
 
-Pure. A mount or node with the same path on both sides is there already. One that has another path in containers can't
-be had without a container, nor can a network interface. Hooks prepare a container's root directory, and the host's
+Pure. A mount or node with the same path on both sides is there already, and so is a node whose path in containers leads
+to the same device on the host, as links below /dev/dri/by-path do. Others can't be had without a container, nor can a
+network interface. Hooks prepare a container's root directory, and the host's
 root needs none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ...records import CdiError, Node
 from ...spec.items import Edits
@@ -31,8 +32,13 @@ class HostEdits(NamedTuple):
     env: Mapping[str, str]
 
 
-def host_edits(edits: Sequence[Edits], read: Callable[[str], Node]) -> HostEdits:
-    """Return what a command on the host gets of `edits`; `read` reads the node at a path of the host.
+def host_edits(
+    edits: Sequence[Edits], read: Callable[[str], Node], leads_to: Callable[[str], Optional[tuple[str, int, int]]]
+) -> HostEdits:
+    """Return what a command on the host gets of `edits`.
+
+    `read` reads the node at a path of the host. `leads_to` returns the type and the numbers of the device to which a
+    path leads, also by links; None if it leads to none.
 
     Raises CdiError for an edit that only a container can have.
     """
@@ -43,11 +49,14 @@ def host_edits(edits: Sequence[Edits], read: Callable[[str], Node]) -> HostEdits
             if one.get(field):
                 raise CdiError(f"the claim has {field}, and only a container can have them. {_INSTEAD}")
         for mount in one.get("mounts") or ():
-            _check_same("mount", mount.get("hostPath"), mount["containerPath"])
+            if mount.get("hostPath") != mount["containerPath"]:
+                raise _elsewhere("mount", mount.get("hostPath"), mount["containerPath"])
         for node in one.get("deviceNodes") or ():
             path = node.get("hostPath") or node["path"]
-            _check_same("device node", path, node["path"])
-            allowed[path] = (_node(node, path, read), node.get("permissions") or ACCESS)
+            found = _node(node, path, read)
+            if path != node["path"] and leads_to(node["path"]) != (found.type, found.major, found.minor):
+                raise _elsewhere("device node", path, node["path"])
+            allowed[path] = (found, node.get("permissions") or ACCESS)
         for item in one.get("env") or ():
             name, _equals, value = item.partition("=")
             if name not in LEFT_OUT and not name.startswith(LEFT_OUT_PREFIXES):
@@ -58,9 +67,8 @@ def host_edits(edits: Sequence[Edits], read: Callable[[str], Node]) -> HostEdits
 _INSTEAD = "Start a container with the claim instead (fleet-cdi claim add)."
 
 
-def _check_same(what: str, host: Any, container: str) -> None:
-    if host != container:
-        raise CdiError(f"the claim has a {what} at {container!r} that is {host!r} on the host. {_INSTEAD}")
+def _elsewhere(what: str, host: Any, container: str) -> CdiError:
+    return CdiError(f"the claim has a {what} at {container!r} that is {host!r} on the host. {_INSTEAD}")
 
 
 def _node(node: Mapping[str, Any], path: str, read: Callable[[str], Node]) -> Node:

@@ -19,6 +19,7 @@ from ...spec import registry
 from ...spec.inject import resolve_edits
 from ...system.commands.device_scope import check_scopes, scope_words
 from ...system.commands.waiting_process import WaitingProcess
+from ...system.device_nodes import numbers_at
 from ..add_claim import add_claim, read_node
 from ..calls import Caller
 from ..delete_claim import delete_claim
@@ -65,7 +66,7 @@ def run_command(
 def _program(places: Layout, claim: ClaimRecord, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the words that run `command` with the claim's devices only, and the variables that it gets."""
     edits = [one for _path, one in resolve_edits([claim.device], registry.load(places.spec_dirs))]
-    on_host = host_edits(edits, lambda path: read_node(places.root, path))
+    on_host = host_edits(edits, lambda path: read_node(places.root, path), numbers_at)
     env = {**on_host.env, "FLEET_CDI_CLAIM": claim.device}
     env["FLEET_CDI_DEVICES"] = " ".join(node.path for node in claim.nodes)
     return scope_words(scope_of(claim), on_host.allowed, command), env

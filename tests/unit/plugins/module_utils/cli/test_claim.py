@@ -205,7 +205,7 @@ def test_exec_takes_no_claim_of_others(claim, scope):
 
 @pytest.mark.usefixtures("scope")
 def test_a_claim_that_only_containers_can_have_is_given_back(claim, monkeypatch):
-    def refuse(_edits, _read):
+    def refuse(*_arguments):
         raise CdiError("the claim has netDevices")
 
     def delete(places, *arguments):

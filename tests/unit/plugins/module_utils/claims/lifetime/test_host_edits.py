@@ -16,17 +16,20 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError,
 CASES = yaml.safe_load(Path(__file__).with_name("host_edits.yml").read_text(encoding="utf-8"))
 
 
+LEADS_TO = {"/dev/fuse": ("c", 10, 229), "/dev/by-id/fuse": ("c", 10, 229), "/dev/kvm": ("c", 10, 232)}
+
+
 def read(path):
     """The node at a path of the host."""
-    return Node(path, "c", 10, 229)
+    return Node(path, *LEADS_TO[path])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["it"])
 def test_edits_on_the_host(case):
     if "refused" in case:
         with pytest.raises(CdiError, match=case["refused"]):
-            host_edits(case["edits"], read)
+            host_edits(case["edits"], read, LEADS_TO.get)
         return
-    found = host_edits(case["edits"], read)
+    found = host_edits(case["edits"], read, LEADS_TO.get)
     shown = [f"{node.path} {node.type} {node.major}:{node.minor} {access}" for node, access in found.allowed]
     assert (shown, dict(found.env)) == (case.get("allowed", []), case.get("env", {}))
