@@ -254,6 +254,14 @@ def test_values_are_counted_with_what_aliases_repeat(monkeypatch):
 
 
 @pytest.mark.usefixtures("parser")
+def test_as_many_values_as_are_allowed(monkeypatch):
+    """Three lists of 330, and nine others: an alias counts beside what it stands for."""
+    monkeypatch.setattr(yaml_subset, "NODES", 3 * 330 + 9)
+    found = yaml_subset.load_yaml("a: &a [" + "0," * 330 + "]\nb: [*a, *a]", "a.yaml")
+    assert found == {"a": [0] * 330, "b": [[0] * 330] * 2}
+
+
+@pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize("case", TABLE["scalars"], ids=lambda case: case["yaml"])
 def test_unquoted_yaml(case):
     """What the reference library's parsers make of a scalar. A list stands for a number that has two readings."""
@@ -311,6 +319,14 @@ def test_a_search_in_pieces_finds_what_one_search_finds(rule, text, piece):
         found = json_subset._first(pattern, text)
         assert json_subset.not_for_yaml(text) == said
     assert (found and found.span()) == (once and once.span())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{}", ""), (" \r\n{} \r\n", ""), ("\t{}", "tabs around the object"), ("{}\t", "tabs around the object")],
+)
+def test_blanks_around_the_object(text, said):
+    assert json_subset.not_for_yaml(text) == said
 
 
 def test_no_search_goes_over_many_megabytes():
