@@ -240,7 +240,7 @@ class Levels:
             if needed:
                 return False
             available &= ~piece
-        return False
+        return False  # no piece is large enough
 
     def _links(self, level: int) -> dict[int, int]:
         """Return, by class as a bit, the classes that its devices have links of this level to, as bits."""

@@ -127,10 +127,11 @@ def why_not(hold: Hold, locks: Mapping[str, Lock]) -> str:
         lock = locks.get(resource)
         if lock is not None and (lock.mode != mode or mode == WHOLE):
             return f"{resource} is held ({lock.mode})"
-        used = lock.used if lock is not None and resource == hold.device else {}
-        for name, amount in hold.amounts.items() if resource == hold.device else ():
-            if amount + used.get(name, 0) > hold.capacity[name]:
-                return f"{resource} has {hold.capacity[name] - used.get(name, 0)} {name} left, {amount} asked"
+        if resource == hold.device:
+            used = lock.used if lock is not None else {}
+            for name, amount in hold.amounts.items():
+                if amount + used.get(name, 0) > hold.capacity[name]:
+                    return f"{resource} has {hold.capacity[name] - used.get(name, 0)} {name} left, {amount} asked"
     return ""
 
 
