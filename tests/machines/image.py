@@ -48,7 +48,9 @@ FILES = {
     "Gateway=10.0.2.2\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n",
     "etc/udev/rules.d/60-edu.rules": 'ACTION=="add", SUBSYSTEM=="pci", ATTR{vendor}=="0x1234", ATTR{device}=="0x11e8", '
     'ATTR{driver_override}="uio_pci_generic", RUN{builtin}+="kmod load uio_pci_generic"\n',
-    "etc/sudoers.d/fleet": f"{USER} ALL=(ALL) NOPASSWD: ALL\n",
+    # sudo of sid does not look in /usr/local by itself: docs/cli.md
+    "etc/sudoers.d/fleet": f"{USER} ALL=(ALL) NOPASSWD: ALL\n"
+    "Defaults secure_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n",
     "etc/initramfs-tools/conf.d/machine": "MODULES=list\nCOMPRESS=zstd\n",
     "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
     "etc/ssh/sshd_config.d/machine.conf": "UseDNS no\nPermitRootLogin no\nPasswordAuthentication no\n",
