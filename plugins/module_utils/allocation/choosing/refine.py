@@ -64,7 +64,6 @@ class _Judge:
         # Two devices are one pair with a known score; one device has no ring.
         self.has_rings = 2 < said.number <= LONGEST
         self.levels = Levels(said.pairs, self.rooms, [*said.fixed], said.number)
-        self.fixed_nics = sum(number * said.nics[one] for one, number in said.fixed.items())
         blocks = zip(said.classes, problem.blocks)
         self.nearest = self.nics_at_most(0, problem.units, ((one, len(block.values) - 1) for one, block in blocks))
 
@@ -88,16 +87,14 @@ class _Judge:
         return ring(self.said.pairs, members, least)
 
     def nics(self, taken: Sequence[int], classes: Sequence[int] = ()) -> int:
-        """Return the nearness of a set's NICs."""
+        """Return the nearness of a set's NICs, without its fixed devices, which each set has."""
         nics = self.said.nics
-        return self.fixed_nics + sum(
-            number * nics[one] for one, number in zip(classes or self.said.classes, taken) if number
-        )
+        return sum(number * nics[one] for one, number in zip(classes or self.said.classes, taken) if number)
 
     def nics_at_most(self, have: int, units: int, rooms: Iterable[tuple[int, int]]) -> int:
         """Return a bound for the nearness of NICs of a set that still lacks `units`, from classes with these rooms."""
         each = (nic for one, room in rooms for nic in repeat(self.said.nics[one], min(room, units)))
-        return self.fixed_nics + have + sum(nlargest(units, each))
+        return have + sum(nlargest(units, each))
 
 
 class _Refinement(Search):
@@ -133,7 +130,7 @@ class _Refinement(Search):
         nearer = 0
         if not self.same_nics:
             rooms = zip(self.classes[index:], self.bounds.rooms[index:])
-            have = judge.nics(taken, self.classes) - judge.fixed_nics
+            have = judge.nics(taken, self.classes)
             nearer = judge.nics_at_most(have, units, rooms) - nics
         if nearer < 0 or (not nearer and bound <= value):
             return True
