@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.lock_file import Left, gate, peek
 
 
@@ -31,3 +33,20 @@ def test_what_is_no_note_counts_as_none(tmp_path, content):
 def test_without_a_lock_file_there_is_no_note(tmp_path):
     assert peek(str(tmp_path / "none")) == Left()
     assert peek(str(tmp_path)) == Left()
+
+
+def test_a_fifo_in_its_place_is_not_waited_for(tmp_path):
+    """It would keep a reader until somebody writes."""
+    path = tmp_path / "ledger.lock"
+    os.mkfifo(path)
+    assert peek(str(path)) == Left()
+
+
+def test_a_symlink_in_its_place_is_not_followed(tmp_path):
+    path = tmp_path / "ledger.lock"
+    path.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text("boot-1 7 .")
+    assert peek(str(path)) == Left()
+    with pytest.raises(Unusable, match="ledger.lock"), gate(str(path), time.monotonic() + 10):
+        pass
+    assert (tmp_path / "elsewhere").read_text() == "boot-1 7 ."
