@@ -81,7 +81,7 @@ class Controller:
             raise error(f"{playbook}: status {process.returncode}: {said[-6000:]}")
         return {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", recap.group())}
 
-    def module(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def module(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Run a module of the collection; return its result. Raises OSError if it fails."""
         command = [_program("ansible"), "-i", str(self.inventory), "machine", "-m", f"fleet.cdi.{name}"]
         said = _run([*command, "-a", json.dumps(arguments)], self.environment)

@@ -3,16 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Blocks of the documentation that need a host with its own systemd, or a user: typed on the machine as they stand.
 
-docs/machine.md, docs/refresh.md and docs/claims.md. A command after `# ` is root's, one after `$ ` is the user's.
+docs/machine.md, docs/refresh.md, docs/claims.md, docs/executables.md and docs/verify.md. A command after `# ` is
+root's, one after `$ ` is the user's.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 
+import controller as controllers
 import pytest
 import typed  # tests/harness
+import yaml
 from image import USER
 from look import wait_for, wait_idle
 from page import matches  # tests/harness
@@ -33,6 +38,22 @@ AS_USER = {
 BUILD = {
     "buildah build": "podman build --network=none --security-opt=label=disable --volume=/opt/container/bin:/bin:ro",
     " .": " /srv/build",
+}
+POD = {
+    "podman kube play -": "podman kube play --network=none -",  # the machine has no program for networks
+    "visualisation.yml": "/srv/visualisation.yml",
+}
+# An image of busybox that does nothing for a while, under each name; the pause container has it, too.
+IMAGES = 'tar -C /opt/container -c . | podman import --quiet --change \'CMD ["/bin/busybox", "sleep", "1000"]\' -'
+PAUSE = '[engine]\ninfra_image = "localhost/render:1"\n'
+# What the GPU of the page has -> what that of the machine has.
+EXECUTABLE = {
+    '"0x1002"': '"0x1af4"',
+    "gpu:1,gpu-memory:8Gi": "gpu:1",  # its driver reports no memory
+    "/opt/cdi/bin/drm": "env CDI_VERSION=0.0.2 /opt/cdi/bin/drm",  # each command has a shell of its own
+    "/dev/dri/card1": "/dev/dri/card0",
+    "/dev/dri/renderD129": "/dev/dri/renderD128",
+    "[1]}": "[0]}",
 }
 DOCKERFILE = "FROM scratch\nRUN exec 3</dev/tty13\n"
 PROGRAM = (
@@ -120,3 +141,53 @@ def test_a_command_with_a_claim(machine):
     type_on(machine, CLAIMS, "# fleet-cdi claim exec gpu", {"gpu:2": "gpu:1"})
     assert len(machine.root("cat /srv/ran").split()) == 2
     assert "fleet.cdi/claim=nightly" in machine.root("cat /srv/ran")
+
+
+def test_a_pod_with_claims(machine):
+    machine.root("cat > /srv/visualisation.yml", block_of(CLAIMS, "apiVersion: v1\nkind: ResourceRequest").text)
+    for image in ("render:1", "watch:1"):
+        machine.root(f"{IMAGES} localhost/{image}")
+    machine.root("mkdir -p /etc/containers; cat > /etc/containers/containers.conf", PAUSE)
+    try:
+        type_on(machine, CLAIMS, "# fleet-cdi claim pod add", POD)
+    finally:
+        machine.root("rm /etc/containers/containers.conf; podman rmi --all --force")
+
+
+def test_an_executable(machine, controller):
+    options = {"resource_type": "gpu", "name": "drm", "plugin": "drm", "description": "GPUs"}
+    controller.module("cdi_plugin", args={"vendorid_whitelist": ["0x1af4"]}, **options)
+    try:
+        type_on(machine, "docs/executables.md", "# cat /etc/cdi/gpu.d", EXECUTABLE)
+    finally:
+        controller.play("provision")
+        wait_idle(machine)
+
+
+def test_a_verdict(machine, controller, tmp_path):
+    """Functions that stay offline are why it is not well; without them it is."""
+    (step,) = typed.steps_of("docs/verify.md", block_of("docs/verify.md", "$ ansible-playbook fleet.cdi.verify"))
+    program, playbook, *options = shlex.split(step.command.replace("/srv/verdict", str(tmp_path)))
+    assert (program, playbook) == ("ansible-playbook", "fleet.cdi.verify")
+
+    def verdict(controller):
+        run = controller.start("verify", *options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said, _none = run.communicate()
+        (found,) = json.loads((tmp_path / "verify.json").read_text())["hosts"].values()
+        return run.returncode, found["verdict"], said
+
+    status, found, said = verdict(controller)
+    assert (status, found) == (2, "unhealthy"), said
+    known = dict(controller.settings)
+    known.pop("cdi_host_virtual_functions")
+    known["cdi_host_devices"] = {name: one for name, one in known["cdi_host_devices"].items() if name != "functions"}
+    (tmp_path / "settings.yml").write_text(yaml.safe_dump(known))
+    try:
+        without = controllers.Controller(machine, tmp_path / "settings.yml")
+        without.play("provision")
+        wait_idle(machine)
+        status, found, said = verdict(without)
+        assert (status, found) == (0, "well"), said
+    finally:
+        controllers.Controller(machine).play("provision")
+        wait_idle(machine)
