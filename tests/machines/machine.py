@@ -33,7 +33,7 @@ FIRST_BUS = 32  # the number of the first bus of NUMA node 0; each node's bridge
 KERNEL_S = 20  # seconds that a kernel may take to find no root file system
 UP_S = 900.0  # seconds that a machine may take to be up, on a loaded host
 SILENT_S = 120  # seconds without a word after which a machine that was up counts as frozen
-PANIC = "Kernel panic - not syncing"
+PANIC = "---[ end Kernel panic"
 TRY_UP_S = 20  # seconds for one look whether a machine that boots is up
 CONSOLE_LINES = 40
 # The kernel's protection against Meltdown and Spectre makes emulation slower and protects nobody here.
