@@ -32,7 +32,8 @@ IMAGE = "tool:1"  # what containers are made of, in docker and in containerd
 
 PACKAGES = ["python3", "busybox-static", "docker.io", "docker-cli", "docker-compose", "containerd", "python3-grpcio"]
 PACKAGES += ["podman", "runc", "crun", "uidmap", "criu", "libcriu2", "iptables"]
-WITHOUT = {"bookworm": ("docker-cli", "docker-compose")}  # its docker.io has the client, and its compose knows no CDI
+# Of bookworm, docker.io has the client, the compose knows no CDI, and no package has the library of criu.
+WITHOUT = {"bookworm": ("docker-cli", "docker-compose", "libcriu2")}
 
 # A real node that no container has by itself; machines without FUSE have at least the other.
 NODE = next(path for path in ("/dev/fuse", "/dev/kmsg") if os.path.exists(path))
