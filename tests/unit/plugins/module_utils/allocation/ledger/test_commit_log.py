@@ -24,7 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import
     store,
     store_file,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import examine
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import DAMAGED, examine
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.ledger.stores import (
@@ -232,6 +232,26 @@ def test_a_store_that_a_power_cut_tore_looks_well_to_who_only_looks(ledger):
     assert (seen.state, seen.problem) == ("", "") and len(seen.grants) == 2
     later = put(ledger, {**content(ledger), "ledger.db": before["ledger.db"][:4096]})
     assert len(examine(directory(later), "boot-2").grants) == 2
+
+
+def test_a_store_that_is_torn_without_a_power_cut_is_damaged(ledger):
+    add(ledger, 1)
+    before = content(ledger)
+    add(ledger, 2)
+    put(ledger, {**content(ledger), "ledger.db": before["ledger.db"][:4096]})
+    assert examine(directory(ledger), "boot-1").state == DAMAGED
+
+
+def test_the_system_may_write_an_entry_in_pieces(ledger, monkeypatch):
+    real = os.pwrite
+
+    def pwrite(handle, data, offset):
+        in_log = os.readlink(f"/proc/self/fd/{handle}").endswith("ledger.log")
+        return real(handle, data[:3] if in_log else data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    add(ledger, 1, 2)
+    assert held(put(ledger, {**content(ledger), "ledger.db": b""})) == [1, 2]
 
 
 CALLS = st.lists(st.tuples(st.sampled_from(["add", "delete", "withhold", "give"]), st.integers(0, 5)), max_size=12)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import time
 
@@ -50,3 +52,17 @@ def test_a_symlink_in_its_place_is_not_followed(tmp_path):
     with pytest.raises(Unusable, match="ledger.lock"), gate(str(path), time.monotonic() + 10):
         pass
     assert (tmp_path / "elsewhere").read_text() == "boot-1 7 ."
+
+
+def test_a_lock_that_the_system_does_not_give_is_an_error(tmp_path, monkeypatch):
+    """As for a file system without locks (flock(2), ENOLCK)."""
+
+    def flock(_handle, how):
+        if how & fcntl.LOCK_NB:
+            raise BlockingIOError
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    path = str(tmp_path / "ledger.lock")
+    with pytest.raises(Unusable, match="ledger.lock: .*No locks available"), gate(path, time.monotonic() + 10):
+        pass
