@@ -46,6 +46,7 @@ SPEC = {
     ],
 }
 SEEN = f"/dev/instrument {engines.number_of(engines.NODE)}"
+SPEC_FILE = "/etc/cdi/instrument.json"
 CONFIG = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/config.toml"}
 
 # What the module uses of systemctl(1). A file /run/refuse makes one restart fail, as a daemon that does not start does.
@@ -88,7 +89,7 @@ def host(suite, tmp_path_factory):
     files = {
         CONFIG["containerd"]: engines.CONTAINERD.get(suite, engines.CONTAINERD_1),
         "/usr/local/bin/systemctl": SYSTEMCTL,
-        "/etc/cdi/instrument.json": json.dumps(SPEC),
+        SPEC_FILE: json.dumps(SPEC),
     }
     tag = engines.image(suite, tmp_path_factory.mktemp("image"))
     with engines.running(tag, tmp_path_factory.mktemp("shared"), files) as inside:
@@ -220,7 +221,7 @@ def test_specs_of_another_directory(suite, host, daemon, runtime, info):
     if suite == "bookworm":
         pytest.skip("its docker and containerd are from before CDI")
     host.write("/opt/site/cdi/other.json", json.dumps(SPEC))
-    host.run("mv", "/etc/cdi/instrument.json", "/root/")
+    host.run("rm", SPEC_FILE)
     try:
         runtime(daemon, restart="always")
         assert not sees_it(host, daemon)
@@ -230,7 +231,7 @@ def test_specs_of_another_directory(suite, host, daemon, runtime, info):
         assert info(daemon)["running"] == {"enabled": True, "spec_dirs": dirs}
         assert sees_it(host, daemon)
     finally:
-        host.run("mv", "/root/instrument.json", "/etc/cdi/")
+        host.write(SPEC_FILE, json.dumps(SPEC))
 
 
 def test_a_drop_in_file_where_tables_are_merged(suite, host, runtime):
@@ -268,11 +269,27 @@ def test_compose_passes_on_the_devices_of_the_block_in_the_docs(suite, host, run
     try:
         assert runtime("docker", state={"trixie": "enabled", "sid": "absent"}[suite], restart="always")
         assert SEEN in host.run(*start).splitlines()
-        host.run("mv", "/etc/cdi/instrument.json", "/root/")
+        host.run("rm", SPEC_FILE)
         assert host.attempt(*start).returncode != 0
     finally:
-        host.attempt("mv", "/root/instrument.json", "/etc/cdi/")
+        host.write(SPEC_FILE, json.dumps(SPEC))
         host.attempt("docker-compose", "--file", "/root/compose.yaml", "down")
+        runtime("docker", state="absent", restart="always")
+
+
+def test_docker_does_not_notice_a_spec_that_is_moved_in(suite, host, runtime):
+    """As docs/troubleshooting.md says: until something is written in the directory."""
+    if suite == "bookworm":
+        pytest.skip("its docker is from before CDI")
+    try:
+        runtime("docker", state={"trixie": "enabled", "sid": "absent"}[suite], restart="always")
+        assert sees_it(host, "docker")
+        host.run("mv", SPEC_FILE, "/root/")
+        host.run("mv", "/root/instrument.json", SPEC_FILE)
+        assert not sees_it(host, "docker")
+        host.write(SPEC_FILE, json.dumps(SPEC))
+        assert sees_it(host, "docker")
+    finally:
         runtime("docker", state="absent", restart="always")
 
 
