@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -152,8 +153,10 @@ time.sleep(77)
     assert forked == started and "took more than 1 s, and was ended" in forked
     pids = [path.stem for path in tmp_path.glob("*.pid")]
     assert len(pids) == 4
-    for pid in pids:
-        assert state_of(pid) in "ZX"
+    deadline = time.monotonic() + 30  # a busy machine ends a killed child of another session a little later
+    while any(state_of(pid) not in "ZX" for pid in pids):
+        assert time.monotonic() < deadline, [state_of(pid) for pid in pids]
+        time.sleep(0.01)
 
 
 def test_a_program_that_is_not_of_the_release_is_started(tmp_path, monkeypatch):
