@@ -53,8 +53,8 @@ def test_a_state_directory_that_is_none(two):
 def test_a_store_that_somebody_keeps_is_waited_for_and_then_told(two, monkeypatch):
     machine, conf = two
     machine.add(conf, "gpu:1", "a")
-    monkeypatch.setattr(delete, "Ledger", functools.partial(Ledger, wait=0.05))
-    with open(machine.state / "ledger.lock", "rb") as file:
+    with monkeypatch.context() as short, open(machine.state / "ledger.lock", "rb") as file:
+        short.setattr(delete, "Ledger", functools.partial(Ledger, wait=0.05))
         fcntl.flock(file, fcntl.LOCK_EX)
         assert machine.refused(conf, "gpu:1", "b")[0] == 108
         status, reply = machine.ask("DEL", conf, "", "a")
