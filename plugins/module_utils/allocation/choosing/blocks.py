@@ -13,7 +13,6 @@ it is joined only with blocks of the same node.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
@@ -118,7 +117,7 @@ def _pair(one: Joined, other: Joined, pairs: Sequence[Sequence[int]], count: int
     if len(short) > 4 and (len(bends) < 2 or sum(bends) >= 2 * weight):
         wholes = sorted({mine + theirs for mine in one.wholes for theirs in other.wholes if mine + theirs < size})
         if len(one.wholes) + len(other.wholes) < len(short):
-            values = [-sys.maxsize] * size  # each number has a split: none or all of one block, any of the other
+            values = [min(left) + min(right) - abs(weight) * size**2] * size  # less than any: integers of any width
             _raise(values, right, left, one.wholes, weight)
             _raise(values, left, right, other.wholes, weight)
     if not values:

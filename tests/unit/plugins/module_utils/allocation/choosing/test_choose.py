@@ -65,6 +65,16 @@ def test_what_speaks_for_a_choice():
     assert choice == (("a", "b", "c", "d"), 1, 10 + 2 * 3 + 2 * 2 + 1, (0, 1), True)
 
 
+def test_the_worth_of_many_devices_takes_more_bits_than_a_word_of_the_machine():
+    """One bit for each device. The class without a whole device is chosen, also where all numbers are negative."""
+    classes = [
+        Class(tuple(f"{letter}{number}" for number in range(40)), 0, {"memory": 4}, whole)
+        for letter, whole in (("a", False), ("b", True), ("c", True))
+    ]
+    choice = choose(classes, full([[0], [-5, 0], [-5, -5, 0]], 3), ChoiceRequest(40))
+    assert (set(choice.ids), choice.proved) == (set(classes[0].members), True)
+
+
 @st.composite
 def requests(draw):
     """A machine of up to 9 devices in classes, some of them held in part, and something to ask of it."""
