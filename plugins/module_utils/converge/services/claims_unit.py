@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from ...claims.store import DIRECTORY
-from .units import argument, quoted
+from .units import MODPROBE, argument, quoted
 
 CLAIMS_SERVICE, CLAIMS_TIMER = "fleet-cdi-claims.service", "fleet-cdi-claims.timer"
 FIRST = 10  # seconds after a boot: claims that end with a reboot still hold their devices
@@ -29,7 +29,7 @@ Type=oneshot
 ExecCondition=/usr/bin/test -d {claims}
 # The first podman of a boot loads this module, or notes for all others that overlays don't work. Debian's policy of
 # SELinux lets no podman load it that a service starts.
-ExecStartPre=-/sbin/modprobe -abq overlay
+ExecStartPre=-{modprobe} -abq overlay
 # No sandbox: it runs podman and executables of third parties, which write to directories of their own.
 ExecStart={command} claim gc --idle-for={idle}
 """
@@ -52,6 +52,7 @@ def claims_texts(prefix: str, state_dir: str, idle: int, interval: int, after: s
     """Return name -> text of each unit. `idle`, `interval`: seconds; `after`: units that start before it at boot."""
     values = {
         "after": after,
+        "modprobe": MODPROBE,
         "claims": argument(os.path.join(state_dir, DIRECTORY)),
         "command": quoted(os.path.join(prefix, "bin", "fleet-cdi")),
         "idle": idle,

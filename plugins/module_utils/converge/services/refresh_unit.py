@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...layout import RUN, USUAL
 from .claims_unit import claims_texts
 from .sandbox import sandbox
-from .units import UNIT_DIR, argument, check_path, quoted
+from .units import MODPROBE, UNIT_DIR, argument, check_path, quoted
 
 RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
 SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
@@ -169,7 +169,7 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
         check_path(name, getattr(settings, name))
     writable = sorted({settings.spec_dir, settings.state_dir, os.path.dirname(settings.device_list)})
     command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
-    modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
+    modprobe = f"ExecStartPre=-+{MODPROBE} -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
     functions += f"ExecStartPre=-/usr/bin/udevadm settle --timeout={SETTLE}\n"
     # Outside of the sandbox: other services own these directories, and metrics look at all processes.

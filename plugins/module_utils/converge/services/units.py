@@ -20,6 +20,7 @@ from ..apply import apply
 from ..change import Change, Plan, plan_file
 
 UNIT_DIR = "/etc/systemd/system"
+MODPROBE = "/sbin/modprobe"  # as in systemd's modprobe@.service
 
 
 def check_path(name: str, path: str) -> None:
