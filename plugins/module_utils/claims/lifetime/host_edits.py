@@ -5,8 +5,7 @@
 
 Pure. A mount or node with the same path on both sides is there already, and so is a node whose path in containers leads
 to the same device on the host, as links below /dev/dri/by-path do. Others can't be had without a container, nor can a
-network interface. Hooks prepare a container's root directory, and the host's
-root needs none.
+network interface. Hooks prepare a container's root directory, and the host's root needs none.
 """
 
 from __future__ import annotations

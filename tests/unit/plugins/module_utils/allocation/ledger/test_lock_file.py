@@ -38,7 +38,7 @@ def test_without_a_lock_file_there_is_no_note(tmp_path):
 
 
 def test_a_fifo_in_its_place_is_not_waited_for(tmp_path):
-    """It would keep a reader until somebody writes."""
+    """Who opens a FIFO to read waits for a writer (fifo(7))."""
     path = tmp_path / "ledger.lock"
     os.mkfifo(path)
     assert peek(str(path)) == Left()
