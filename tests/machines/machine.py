@@ -17,6 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -33,7 +34,7 @@ FIRST_BUS = 32  # the number of the first bus of NUMA node 0; each node's bridge
 KERNEL_S = 20  # seconds that a kernel may take to find no root file system
 UP_S = 900.0  # seconds that a machine may take to be up, on a loaded host
 SILENT_S = 120  # seconds without a word after which a machine that was up counts as frozen
-PANIC = "---[ end Kernel panic"
+PANIC = "---[ end Kernel panic"  # the last line of a panic; its first one has the words, too
 TRY_UP_S = 20  # seconds for one look whether a machine that boots is up
 CONSOLE_LINES = 40
 # The kernel's protection against Meltdown and Spectre makes emulation slower and protects nobody here.
@@ -284,6 +285,7 @@ class Machine:
         if panics > 1 or accelerator(self.image.kernel) != "tcg":
             raise OSError(f"the kernel panicked: {said[-4000:]}")
         self._panics = panics
+        warnings.warn(f"a machine was reset, because its kernel panicked: {said[:300]}", stacklevel=2)
         self.control("system_reset")
 
     def standstill(self) -> str:
