@@ -139,9 +139,9 @@ def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]])
 
 
 def _is_ours(path: str, manifest: Manifest) -> bool:
-    """Return True if we wrote the file, changed since or not."""
+    """Return True if we wrote the file, changed since or not. One that we meant to remove is ours while it is there."""
     record = manifest.record(path)
-    return record is not None and record["applied"][0] is not None
+    return record is not None and (record["applied"][0] is not None or manifest.owns(path))
 
 
 def _tool(file: SpecFile) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import grant, ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, memory, plan_kind
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import (
     CARD1,
     CARD2,
@@ -70,6 +71,31 @@ def test_all_of_them_gone_leave_the_spec_as_it_is_and_later_no_file(host):
     assert host.spec_path.read_bytes() == before
     host.refresh(grace=0)
     assert not host.spec_path.exists() and not os.path.exists(host.places.inventory)
+
+
+def test_a_spec_is_still_ours_whose_removal_was_cut_off(host, monkeypatch):
+    """The manifest says already that the file is removed, and could not be written again: a read-only file system."""
+    host.insert(1)
+    host.refresh()
+    host.remove(1)
+    writes, real = [], files.replace
+
+    def broken(path, *given):
+        if len(writes) == 2 or not given:
+            raise CdiError(f"{path}: can't change it: Read-only file system")
+        writes.append(path)
+        real(path, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "replace", broken)
+        patch.setattr(files, "remove", broken)
+        with pytest.raises(CdiError, match="Read-only"):
+            host.refresh(grace=0)
+    assert writes == 2 * [f"{host.places.state_dir}/manifest.json"]  # the kind, and the removal that is to come
+    assert host.spec() == CARD1
+    host.insert(1, 2)
+    host.refresh(grace=0)
+    assert host.spec() == {**CARD1, **CARD2}
 
 
 def test_what_stands_for_all_devices_goes_with_the_last_of_them(host):
