@@ -18,6 +18,7 @@ COLUMNS = {
         "ansible-core": "{ansible_core}",
         "Python of the controller": "{python}",
         "provision: check, run, repeat, remove": "{provision}",
+        "units of what Ansible loads": "{units}",
         "`ansible-test sanity`": "{sanity}",
         "tried on": "{date}",
     },
@@ -49,5 +50,5 @@ def table(columns: dict[str, str], rows: dict[str, dict[str, Any]]) -> Iterator[
     if not rows:
         yield "| not yet |" + " |" * (len(columns) - 1)
     for row in rows.values():
-        known = {"provision": "not yet", "sanity": "not yet", **row}
+        known = {**dict.fromkeys(("provision", "units", "sanity"), "not yet"), **row}
         yield f"| {' | '.join(text.format_map(known) for text in columns.values())} |"

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make matrix`: every ansible-core from the floor to the newest, and every Python of hosts (tests/matrix.yml).
 
-matrix.py [cores|hosts|CORE|SUITE ...] [provision|sanity]     all rows, or these; all of a core, or this
+matrix.py [cores|hosts|CORE|SUITE ...] [provision|units|sanity]     all rows, or these; all of a core, or this
 
 A row of `cores` builds and installs the collection as users do, provisions the root directory of its suite (check, run,
-repeat, remove; nothing may be left), and runs all of sanity. A row of `hosts` runs the units of what runs on hosts.
+repeat, remove; nothing may be left), and runs the units of what Ansible loads and all of sanity. A row of `hosts` runs
+the units of what runs on hosts.
 docs/tested.yml gets what they gave. A row that can't run says why, is not a failure, and keeps what stands there.
 """
 
@@ -21,9 +22,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import debian_root
+import floor
 import footprint
 import host_pythons
 import mirror
@@ -33,11 +35,12 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[2]
 TABLE = yaml.safe_load((CHECKOUT / "tests/matrix.yml").read_text(encoding="utf-8"))
 TESTED = CHECKOUT / "docs/tested.yml"
-PACKAGES = ["python3", "python3-venv", "git", "ca-certificates", "shellcheck"]
+PACKAGES = ["python3", "python3-venv", "git", "make", "ca-certificates", "shellcheck"]
 ALSO = ("jsonschema", "PyYAML")  # what the collection and the harness import on a controller
+UNITS = CHECKOUT / "tests/requirements-floor.txt"  # what the units need besides an ansible-core
 RECAP = re.compile(r"^localhost +: ok=(\d+) +changed=(\d+) +unreachable=0 +failed=0 ", re.MULTILINE)
 
-STEPS = ["provision", "sanity"]
+STEPS = ["provision", "units", "sanity"]
 Row = dict[str, Any]
 
 
@@ -59,21 +62,23 @@ class Controller:
         self.collections = self.home / "collections"
         self.inventory = self.home / "inventory.json"
 
-    def run(self, *words: str, cwd: str = "/root") -> subprocess.CompletedProcess[str]:
-        """Run a command of the environment in the root directory."""
+    def run(
+        self, *words: str, cwd: str = "/root", collections: Optional[Path] = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of the environment in the root directory, with the installed collections or with these."""
         variables = {
             **debian_root.network(),
             "PATH": f"{self.home}/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "ANSIBLE_CONFIG": str(CHECKOUT / "tests/harness/ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
+            "ANSIBLE_COLLECTIONS_PATH": str(collections or self.collections),
             "ANSIBLE_NOCOLOR": "1",
         }
         command = self.root.command(words, (*debian_root.NETWORK, str(CHECKOUT)), variables, cwd)
         return subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
-    def do(self, *words: str, cwd: str = "/root") -> str:
-        """Run a command that has to work; return what it printed. Raises Failed."""
-        done = self.run(*words, cwd=cwd)
+    def do(self, *words: str, **options: Any) -> str:
+        """Run a command that has to work, as `run` does; return what it printed. Raises Failed."""
+        done = self.run(*words, **options)
         if done.returncode:
             raise Failed(f"{' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
@@ -124,6 +129,14 @@ class Controller:
                 raise Failed(f"{playbook} {' '.join(options)}: {changed} tasks changed the host, and:\n{seen}")
         return "passed"
 
+    def units(self) -> str:
+        """Run the units of what Ansible loads, as `make floor` does; return how many passed. Raises Failed."""
+        lines = UNITS.read_text(encoding="utf-8").splitlines()
+        needed = [line for line in lines if not line.startswith(("#", "ansible-core"))]
+        self.do("pip", "install", "--quiet", "--disable-pip-version-check", *needed)
+        words = ["python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit", *floor.IGNORED]
+        return passed(self.do(*words, cwd=str(CHECKOUT), collections=CHECKOUT / "build/pythonpath"))
+
     def sanity(self) -> str:
         """Run all of sanity; return how many checks passed. Raises Failed."""
         copy = self.home / "sanity/ansible_collections/fleet/cdi"
@@ -132,12 +145,18 @@ class Controller:
         return f"{report.tests(said)['passed']} passed"
 
 
+def passed(said: str) -> str:
+    """Return how many tests passed, and how many were skipped, from what pytest said."""
+    counted = report.tests(said)
+    return ", ".join(f"{counted[word]} {word}" for word in ("passed", "skipped") if counted[word])
+
+
 def core_row(core: str, suite: str, source: str, steps: Collection[str]) -> Row:
     """Provision and check with one ansible-core, or do one of these `steps`. Raises Failed and Missing."""
     series = "ansible-core" if core == "newest" else f"ansible-core~={core}.0"
     controller = Controller(core, suite, source or series)
     row: Row = {"core": core, "debian": suite, **controller.install()}
-    can = {"provision": controller.provision, "sanity": controller.sanity}
+    can = {"provision": controller.provision, "units": controller.units, "sanity": controller.sanity}
     return {**row, **{step: can[step]() for step in STEPS if step in steps}}
 
 
@@ -150,9 +169,7 @@ def host_row(suite: str) -> Row:
     done = subprocess.run(host_pythons.command(suite, []), check=False, capture_output=True, text=True)
     if done.returncode:
         raise Failed(done.stdout + done.stderr)
-    counted = report.tests(done.stdout)
-    units = ", ".join(f"{counted[word]} {word}" for word in ("passed", "skipped") if counted[word])
-    return {"debian": suite, "python": python, "sqlite": sqlite, "units": units}
+    return {"debian": suite, "python": python, "sqlite": sqlite, "units": passed(done.stdout)}
 
 
 def rows(chosen: list[str]) -> Iterator[tuple[str, str, Callable[[], Row]]]:
