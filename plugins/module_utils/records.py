@@ -18,6 +18,8 @@ OCCUPIED = (WARN, REFUSE, IGNORE)
 
 
 NODE, NET = "node:", "net:"  # prefixes of the names of `items`
+# Prefixes of the ledger's names that specs and settings give. All its other names are ids, which discovery gives.
+GIVEN = (NODE, NET, "mount:", "group:")
 
 
 def items(paths: Iterable[str], interfaces: Iterable[str] = ()) -> list[str]:

@@ -444,6 +444,9 @@ class World:
             self.doubted.add(slot)
             self.fresh = False
             return
+        if outcome.error and not Path(places.inventory).exists():
+            self.note("refused: no refresh in this boot")
+            return
         if outcome.error and not (slot in self.doubted and slot not in self.host.present):
             raise Broken(f"device state: {outcome.error}")
         self.doubted.discard(slot)

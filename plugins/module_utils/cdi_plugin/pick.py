@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ..allocation.choosing.choose import ChoiceRequest, Infeasible, choose
 from ..allocation.choosing.machine import fold
 from ..allocation.choosing.request import DeviceRequest as Asked
-from ..allocation.ledger.grant import WHOLE, Hold, Lock, hold_of, why_not
+from ..allocation.ledger.grant import WHOLE, Hold, Lock, hold_of, is_item_taken, why_not
 from ..allocation.ledger.ledger import HeldLocks
 from ..discovery.inventory import Inventory
 from ..protocol import errors
@@ -90,8 +90,7 @@ class Picker:
         """Tell if the device, or `amounts` of it, can be held beside `locks`."""
         if device.id in self.lost or not amounts.keys() <= device.capacity.keys():
             return False
-        # Without an inventory the device plugin holds devices by the nodes in their specs.
-        if any(name in locks and (locks[name].mode == WHOLE or not device.part_of) for name in device.items):
+        if any(name in locks and is_item_taken(device, locks[name].mode) for name in device.items):
             return False
         return locks.keys().isdisjoint(device.hardware) or not why_not(hold_of(device, amounts), locks)
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ...records import Device
+from ...records import GIVEN, Device
 from ..ledger.errors import Incomplete, Refused
 from ..ledger.grant import (
     ACTIVE,
@@ -28,6 +28,7 @@ from ..ledger.grant import (
     Key,
     Stored,
     hold_of,
+    is_item_taken,
     why_not,
     why_not_owned,
 )
@@ -35,6 +36,7 @@ from ..ledger.ledger import Ledger
 from ..ledger.tables import Tables
 
 KUBERNETES = "kubernetes"  # the owner, and the resource-type in the keys of its holds
+UNIDENTIFIED = "no inventory of this boot tells if that is this device; `fleet-cdi refresh` writes one"
 DRA = "dra"  # the resource-type in the keys of claims' holds (dra_holds.py)
 
 
@@ -44,6 +46,7 @@ class Want(NamedTuple):
     unit: str
     device: Device
     shared: bool = False  # True: other containers may use it at the same time, so an older hold goes on
+    apart_from: Optional[Collection[str]] = None  # ids of the hardware that it surely is not; None: of all other
 
 
 class Handed(NamedTuple):
@@ -124,7 +127,7 @@ def take(
             set_up = goes_on and before is not None and before.boot_id == ledger.boot_id
             why = why_not_owned(
                 hold.kind, KUBERNETES, tables.state.owners.get(hold.kind, ()), tables.holders(hold.kind)
-            ) or _conflict(tables, hold)
+            ) or _conflict(tables, hold, want)
             if why:
                 troubles[want.unit] = why
                 continue
@@ -201,7 +204,7 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
             if part.state != ACTIVE or (part.boot_id == boot_id and part.holds == (hold,)):
                 return False
             tables.remove(stored)
-        why = _conflict(tables, hold)
+        why = _conflict(tables, hold, want)
         if why:
             raise UnitsRefused({want.unit: why})
         if stored is None:
@@ -291,16 +294,29 @@ def stuck(part: GrantPart) -> Iterator[str]:
                 yield f"{reason}; {device} is withheld: put it right, then `fleet-cdi grants release {device}`"
 
 
-def _conflict(tables: Tables, hold: Hold) -> str:
-    """Tell who holds which hardware of `hold`, so that it can't be held; "" if it can."""
-    why = why_not(hold, tables.locks(hold.locks()))
-    if not why:
-        return ""
-    for resource in hold.locks():
-        if why.startswith(f"{resource} "):
-            for stored in tables.on(resource):
-                return f"{hold.device}: {holder(stored.key, stored.part)} holds {resource}"
-    return f"{hold.device}: {why}"
+def _conflict(tables: Tables, hold: Hold, want: Want) -> str:
+    """Tell who holds which hardware of `hold`, for `want`, so that it can't be held; "" if it can."""
+    locks = tables.locks({*hold.locks(), *want.device.items})
+    taken = [name for name in want.device.items if name in locks and is_item_taken(want.device, locks[name].mode)]
+    why = why_not(hold, locks)
+    for resource in (*(name for name in hold.locks() if why.startswith(f"{name} ")), *taken):
+        for stored in tables.on(resource):
+            return f"{hold.device}: {holder(stored.key, stored.part)} holds {resource}"
+    if why or want.apart_from is None:
+        return f"{hold.device}: {why}" if why else ""
+    strangers = ((stored, name) for stored in tables.all() for one in stored.part.holds for name in one.locks())
+    found = next(((stored, name) for stored, name in strangers if is_stranger(name, want.apart_from)), None)
+    return f"{hold.device}: {stranger(holder(found[0].key, found[0].part), found[1])}" if found else ""
+
+
+def is_stranger(name: str, known: Collection[str]) -> bool:
+    """Return True if `name` is the id of hardware other than the `known`."""
+    return not name.startswith(GIVEN) and name not in known
+
+
+def stranger(who: str, name: str) -> str:
+    """Say why a unit can't be had whose hardware no inventory tells."""
+    return f"{who} has {name}, and {UNIDENTIFIED}"
 
 
 def claim_text(key: Key) -> str:

@@ -135,6 +135,15 @@ def why_not(hold: Hold, locks: Mapping[str, Lock]) -> str:
     return ""
 
 
+def is_item_taken(device: Device, mode: str) -> bool:
+    """Return True if a lock of this mode on one of the `device.items` keeps the device from others.
+
+    Where no inventory has a device, the device plugin holds it by the items in its spec. A node that a partition has
+    in common with its whole may be held for another partition.
+    """
+    return mode == WHOLE or not device.part_of
+
+
 def why_not_owned(kind: str, owner: str, given: Sequence[str], using: Iterable[str]) -> str:
     """Tell why `owner` can't have devices of `kind`; "" if it can.
 

@@ -153,7 +153,7 @@ class Allocator:
 
         Without a `registry` the units keep their holder: nothing is torn down first, and no health is checked.
         """
-        wants = [Want(unit.id, unit.device, unit.replicas > 1) for unit in units]
+        wants = [Want(unit.id, unit.device, unit.replicas > 1, unit.apart_from) for unit in units]
         settings = resource.settings
         try:
             # Needed even without commands: one of the former configuration or of the other daemon may still run.

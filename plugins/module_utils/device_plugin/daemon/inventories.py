@@ -10,7 +10,7 @@ hardware: both must lock the same id, or the device would be granted twice.
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from ...discovery import inventory
 from ...discovery.inventory import Inventory
@@ -20,16 +20,21 @@ from ...records import CdiError
 ENDING = ".json"
 
 
+class KnownDevices(NamedTuple):
+    """The devices of this boot that discovery found."""
+
+    inventory: Optional[Inventory]  # with the devices of the pools; None without a readable inventory or pool
+    problems: dict[str, str]  # file -> why it can't be read
+    complete: bool  # there is an inventory, and it and all pools could be read
+
+
 def folder(path: str) -> str:
     """Return the directory of the pools beside the inventory at `path`."""
     return os.path.dirname(pool_path(path, "", "", {}))
 
 
-def read_inventories(path: str, boot_id: str) -> tuple[Optional[Inventory], dict[str, str]]:
-    """Return (devices, file -> why it can't be read). The devices are None without a readable inventory or pool.
-
-    The records of the inventory come first; a pool adds those that the inventory does not have.
-    """
+def read_inventories(path: str, boot_id: str) -> KnownDevices:
+    """Return the devices. The records of the inventory come first; a pool adds those that it does not have."""
     found: list[Inventory] = []
     problems: dict[str, str] = {}
     for one in (path, *_pools(path)):
@@ -40,7 +45,7 @@ def read_inventories(path: str, boot_id: str) -> tuple[Optional[Inventory], dict
         except CdiError as error:
             problems[one] = str(error)
     if not found:
-        return None, problems
+        return KnownDevices(None, problems, complete=False)
     seen: set[tuple[object, ...]] = set()
     records = []
     for device in (device for one in found for device in one.devices):
@@ -49,7 +54,8 @@ def read_inventories(path: str, boot_id: str) -> tuple[Optional[Inventory], dict
             seen.add(same)
             records.append(device)
     links = tuple(dict.fromkeys(link for one in found for link in one.links))
-    return Inventory(tuple(records), found[0].kinds, links), problems
+    whole = Inventory(tuple(records), found[0].kinds, links)
+    return KnownDevices(whole, problems, complete=not problems and os.path.exists(path))
 
 
 def _pools(path: str) -> list[str]:

@@ -10,7 +10,7 @@ thousands of devices takes longer than the rest of a look.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Optional
 
@@ -18,6 +18,7 @@ from ...allocation.ledger import filesystem
 from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory, out_of_service
 from ...discovery.inventory import Inventory
+from ...manifest import read_manifest
 from ...records import REFUSE, CdiError
 from ...spec import registry as specs
 from ...spec.same_nodes import StrangeNodes
@@ -49,6 +50,9 @@ class NodeView(NamedTuple):
     warnings: tuple[str, ...] = ()  # about claims of DRA drivers
 
 
+UNREFRESHED = "fleet.cdi writes the spec of {}, and no inventory of this boot has the device; run `fleet-cdi refresh`"
+
+
 class _Files(NamedTuple):
     """What the files of the host say."""
 
@@ -56,6 +60,8 @@ class _Files(NamedTuple):
     inventory: Optional[Inventory] = None
     strange: StrangeNodes = StrangeNodes((), ())
     problems: Mapping[str, str] = {}
+    complete: bool = True  # the inventory and the pools of this boot are all known
+    ours: frozenset[str] = frozenset()  # kinds whose specs may be those of another boot, as we have not refreshed them
 
 
 class Viewer:
@@ -102,7 +108,8 @@ class Viewer:
             held = held_elsewhere.unread(self._held, error)
         troubles: dict[str, dict[str, str]] = {}
         for resource in view.offer.resources:
-            found = troubles[resource.name] = held_elsewhere.taken(resource, held, kept.claims)
+            found = {**_unrefreshed(resource, self._files.ours), **held_elsewhere.taken(resource, held, kept.claims)}
+            troubles[resource.name] = found
             for name, why in look(resource, view.registry, self.settings.root, self._out).items():
                 if name not in found or class_of(why) not in MOVED:  # the holder has the device, and so caused this
                     found[name] = why
@@ -152,12 +159,12 @@ class Viewer:
             problems, self._files = self._files.problems, _read(settings)
             # A damaged file gives the same problem again; a read that failed once need not fail at the next look.
             self._doubtful = self._files.problems not in ({}, problems)
-        registry, found, strange, problems = self._files
+        registry, found, strange, problems, complete, _ours = self._files
         same = strange.look(partial(numbers_at, stat=host_below(settings.root).stat))
         before = self._known.registry.same if self._known else same
         registry = registry._replace(same=same)
         if self._known is None or is_new or (same.also, same.instead) != (before.also, before.instead):
-            offered = offer(settings, registry, found)
+            offered = offer(settings, registry, found, complete)
             self._claims = Claims(registry, found)
             units = [unit for resource in offered.resources for unit in resource.units]
             directories = sorted({os.path.dirname(path) for unit in units for path in unit.paths})[:MOST_DIRECTORIES]
@@ -184,13 +191,29 @@ class Viewer:
 
 def _read(settings: PluginSettings) -> _Files:
     registry = specs.load(settings.spec_dirs)
-    found, problems = inventories.read_inventories(
+    found, problems, complete = inventories.read_inventories(
         settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id()
     )
+    ours: Collection[str] = ()
+    if not complete:
+        try:
+            ours = [kind for kind, one in read_manifest(settings.state_dir).kinds.items() if one["inventory"]]
+        except CdiError as error:
+            problems["manifest"] = str(error)
     nodes = [node for one in found.devices for node in one.nodes] if found else []
     nodes += [node for kind in found.kinds for node in kind.edits.nodes] if found else []
     strange = StrangeNodes(specs.all_edits(registry), nodes)
-    return _Files(registry, found, strange, {**problems, **registry.errors})
+    return _Files(registry, found, strange, {**problems, **registry.errors}, complete, frozenset(ours))
+
+
+def _unrefreshed(resource: Resource, ours: Collection[str]) -> dict[str, str]:
+    """Return why units of these kinds can't be had that no inventory of this boot has: unit id -> reason."""
+    found = {}
+    for unit in resource.units if ours else ():
+        kinds = {name.partition("=")[0] for name in unit.qualified_names}
+        if unit.apart_from is not None and not kinds.isdisjoint(ours):
+            found[unit.id] = reason("unresolved", UNREFRESHED.format(min(kinds.intersection(ours))))
+    return found
 
 
 def _is_remote(directory: str) -> bool:

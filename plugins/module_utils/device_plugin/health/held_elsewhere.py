@@ -9,14 +9,24 @@ A unit that Allocate would refuse is Unhealthy before the kubelet asks for it. A
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...allocation.holds.dra_holds import Claim
-from ...allocation.holds.pod_holds import KUBERNETES, claim_text, holder, is_held, stuck, unit_key
+from ...allocation.holds.pod_holds import (
+    KUBERNETES,
+    claim_text,
+    holder,
+    is_held,
+    is_stranger,
+    stranger,
+    stuck,
+    unit_key,
+)
 from ...allocation.ledger.errors import Unusable
-from ...allocation.ledger.grant import PARTS, WHOLE, Grant, GrantPart, Key, hold_of, why_not_owned
+from ...allocation.ledger.grant import PARTS, WHOLE, Grant, GrantPart, Key, hold_of, is_item_taken, why_not_owned
 from ...allocation.ledger.ledger import Ledger
+from ...records import NET, NODE
 from ..config.faults import class_of, reason
 from ..offer.resources import OfferedUnit, Resource
 
@@ -67,6 +77,11 @@ class _Index(NamedTuple):
     own: Mapping[str, list[GrantPart]]  # unit id -> the kubelet's holds on it
     claimed: Mapping[str, list[tuple[str, Claim]]]  # resource of the ledger -> sort of lock, its claim
 
+    @property
+    def by_items(self) -> bool:
+        """Return True if something is held by the nodes or interfaces in a spec."""
+        return any(name.startswith((NODE, NET)) for locks in (self.locks, self.claimed) for name in locks)
+
 
 def taken(resource: Resource, held: LedgerView, claims: Iterable[Claim] = ()) -> dict[str, str]:
     """Return why the kubelet can't have units: unit id -> reason (faults.py).
@@ -75,7 +90,8 @@ def taken(resource: Resource, held: LedgerView, claims: Iterable[Claim] = ()) ->
     record them as holds.
     """
     index = _index(resource.name, held.grants)._replace(claimed=_claimed(claims))
-    reasons = {unit.id: _why(resource.name, unit, held, index) for unit in resource.units}
+    by_items = index.by_items
+    reasons = {unit.id: _why(resource.name, unit, held, index, by_items) for unit in resource.units}
     return {unit: why for unit, why in reasons.items() if why}
 
 
@@ -103,8 +119,8 @@ def _claimed(claims: Iterable[Claim]) -> Mapping[str, list[tuple[str, Claim]]]:
     return found
 
 
-def _why(name: str, unit: OfferedUnit, held: LedgerView, index: _Index) -> str:
-    """Tell why the kubelet can't have one unit, or return ""."""
+def _why(name: str, unit: OfferedUnit, held: LedgerView, index: _Index, by_items: bool) -> str:
+    """Tell why the kubelet can't have one unit, or return "". `by_items`: something is held by items of specs."""
     hold, key = hold_of(unit.device), unit_key(name, unit.id)
     own = index.own.get(unit.id, ())
     for why in (why for part in own for why in stuck(part)):
@@ -112,12 +128,32 @@ def _why(name: str, unit: OfferedUnit, held: LedgerView, index: _Index) -> str:
     why = why_not_owned(hold.kind, KUBERNETES, held.owners.get(hold.kind, ()), index.using.get(hold.kind, ()))
     if why or not (held.complete or any(is_held(part, unit.device) for part in own)):
         return reason("taken", why or INCOMPLETE)
-    for locked, wanted in hold.locks().items():
-        for mode, other, part in index.locks.get(locked, ()):
-            if other != key and (mode != wanted or mode == WHOLE):
-                return reason("taken", f"{holder(other, part)} holds {locked}")
-        for mode, claim in index.claimed.get(locked, ()):
-            if mode != wanted or mode == WHOLE:
-                also = ", which a pod was given as well" if own else ""
-                return reason("taken", f"{claim_text(claim.key)} has {locked}{also}")
+    why = _holder(unit, key, index, by_items, ", which a pod was given as well" if own else "")
+    if why:
+        return reason("taken", why)
     return reason("taken", held.unusable) if held.unusable and not own else ""
+
+
+def _holder(unit: OfferedUnit, key: Key, index: _Index, by_items: bool, also: str) -> str:
+    """Tell who has hardware of a unit, or may have it; "" if nobody does. `also`: what to add for a claim."""
+    for name, wanted in hold_of(unit.device).locks().items():
+        for mode, text in _rivals(name, key, index, also):
+            if mode != wanted or mode == WHOLE:
+                return text
+    for name in unit.device.items if by_items else ():
+        for mode, text in _rivals(name, key, index, also):
+            if is_item_taken(unit.device, mode):
+                return text
+    known = unit.apart_from
+    strange = () if known is None else (name for name in index.locks if is_stranger(name, known))
+    others = ((name, other, part) for name in strange for _mode, other, part in index.locks[name] if other != key)
+    return next((stranger(holder(other, part), name) for name, other, part in others), "")
+
+
+def _rivals(name: str, key: Key, index: _Index, also: str) -> Iterator[tuple[str, str]]:
+    """Yield (sort of lock, who has it in words) for all locks on `name` but those of the grant with this key."""
+    for mode, other, part in index.locks.get(name, ()):
+        if other != key:
+            yield mode, f"{holder(other, part)} holds {name}"
+    for mode, claim in index.claimed.get(name, ()):
+        yield mode, f"{claim_text(claim.key)} has {name}{also}"

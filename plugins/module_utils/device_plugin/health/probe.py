@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
+from ...allocation.holds.pod_holds import UNIDENTIFIED, is_stranger
 from ...discovery.out_of_service import Disabled, health_of
 from ...discovery.root import Root
 from ...records import Device
@@ -57,6 +58,7 @@ def look(
             if seen[path]:
                 yield seen[path]
         yield from _of_device(unit.device, host, disabled or {})
+        yield from _maybe_disabled(unit, disabled or {})
 
     found = {unit.id: first(of_unit(unit)) for unit in (resource.units if units is None else units)}
     return {name: why for name, why in found.items() if why}
@@ -99,3 +101,11 @@ def _of_device(device: Device, host: Glance, disabled: Mapping[str, Disabled]) -
     health = health_of(device, disabled) or device.health
     if not health.is_usable:
         yield reason(_CLASSES.get(health.state, "device"), health.reason or health.state)
+
+
+def _maybe_disabled(unit: OfferedUnit, disabled: Mapping[str, Disabled]) -> Iterator[str]:
+    """Yield the devices out of service that the unit may be, as nothing tells which hardware it is."""
+    if unit.apart_from is not None:
+        for one in disabled:
+            if is_stranger(one, unit.apart_from):
+                yield reason("reserved", f"{one} is out of service, and {UNIDENTIFIED}")

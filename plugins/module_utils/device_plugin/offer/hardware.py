@@ -27,6 +27,7 @@ class IdentifiedDevice(NamedTuple):
     identity: Identity
     device: Device
     numa_nodes: tuple[int, ...]
+    recorded: bool = True  # False: the inventory has neither the device nor a whole or parts of it
 
 
 class Hardware:
@@ -46,6 +47,12 @@ class Hardware:
         for name, items in self._items.items():
             for item in items:
                 self._of_item.setdefault(item, set()).add(name)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Return the ids of all devices, their parts and what they are parts of."""
+        devices = [device for records in self._records.values() for device in records]
+        return frozenset(name for device in devices for name in (*device.hardware, *device.part_of))
 
     @property
     def indexes(self) -> tuple[dict[str, Any], ...]:
@@ -85,7 +92,7 @@ class Hardware:
         # A part of a known device: the inventory is older than the partition, or sees only the whole.
         above = dict.fromkeys([*(name for name in ids if name not in inside), *self._above(one)])
         if not ids and not above:
-            return IdentifiedDevice(one, made, ())
+            return IdentifiedDevice(one, made, (), recorded=False)
         known = [self._record(kind, name) for name in (*inside, *above) if name in self._records]
         composed, near = _composed(made, [self._record(kind, name) for name in inside])
         part_of = {*composed.part_of, *above, *(name for device in known for name in device.part_of)}
@@ -126,7 +133,8 @@ def together(name: str, parts: Sequence[IdentifiedDevice]) -> IdentifiedDevice:
     identity = Identity(names, tuple(item for part in parts for item in part.identity.own), ())
     first = parts[0].device
     device, _nodes = _composed(Device(name, "", first.kind, first.names, ()), [part.device for part in parts])
-    return IdentifiedDevice(identity, device, tuple(sorted({node for part in parts for node in part.numa_nodes})))
+    near = tuple(sorted({node for part in parts for node in part.numa_nodes}))
+    return IdentifiedDevice(identity, device, near, all(part.recorded for part in parts))
 
 
 def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[int, ...]]:

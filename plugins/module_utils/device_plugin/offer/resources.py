@@ -39,6 +39,7 @@ class OfferedUnit(NamedTuple):
     numa_nodes: tuple[int, ...] = ()  # as the inventory says, ascending
     replicas: int = 1
     paths: tuple[str, ...] = ()  # on the host: device nodes and mounts that tell it apart
+    apart_from: Optional[frozenset[str]] = None  # ids of the hardware that it surely is not; None: of all other
 
     @property
     def device_ids(self) -> tuple[str, ...]:
@@ -83,12 +84,16 @@ class _Kind(NamedTuple):
     passing: bool = False  # all its devices come and go with the grants of other tools: not a resource
 
 
-def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inventory] = None) -> Offer:
+def offer(
+    settings: PluginSettings, registry: Registry, inventory: Optional[Inventory] = None, complete: bool = True
+) -> Offer:
     """Return the resources of the settings, with or without units, or one resource for each kind that has units.
 
-    The order of files and devices does not change the result.
+    The order of files and devices does not change the result. Where the inventory is not `complete`, a unit that it
+    does not have may be hardware that the ledger knows by an id (`OfferedUnit.apart_from`).
     """
     hardware = Hardware(inventory, registry.same)
+    apart_from = None if complete else hardware.ids
     kinds = _kinds(registry, hardware)
     warnings = [*_about(kinds, registry)]
     wanted = list(settings.resources.values()) or list(_all_kinds(kinds, warnings))
@@ -96,7 +101,7 @@ def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inve
     refused: dict[str, str] = {}
     absent: list[str] = []
     for one in wanted:
-        units = _units(one, kinds, warnings)
+        units = _units(one, kinds, warnings, apart_from)
         absent += _absent(one, kinds, units)
         for each, own in _split(one, units, warnings):
             if each.name in resources or (each.name != one.name and each.name in settings.resources):
@@ -195,13 +200,15 @@ def _all_kinds(kinds: Mapping[str, _Kind], warnings: list[str]) -> Iterator[Reso
             yield ResourceSettings(kind, (kind,))
 
 
-def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: list[str]) -> tuple[OfferedUnit, ...]:
+def _units(
+    settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: list[str], apart_from: Optional[frozenset[str]]
+) -> tuple[OfferedUnit, ...]:
     """Return the units of a resource, by id: its groups, and each other device that meets the conditions."""
     where = f"resource {settings.name}"
     units: dict[str, OfferedUnit] = {}
     held: Held = {}
     for group in settings.groups:
-        why, unit = _group(group, settings, kinds)
+        why, unit = _group(group, settings, kinds, apart_from)
         why = why or (_hold(unit.device, f"group {group.name}", held) if unit else "")
         if why or not unit:
             warnings.append(f"{where}: group {group.name} is not offered: {why}")
@@ -225,7 +232,7 @@ def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: lis
         if why:
             lost.append(f"{where}: {kind}={own or one.identity.names[0]} is not offered: {why}")
         else:
-            units[name] = _unit(name, (f"{kind}={own}",), one, settings)
+            units[name] = _unit(name, (f"{kind}={own}",), one, settings, apart_from)
     warnings += lost[:NAMED]
     if len(lost) > NAMED:
         warnings.append(f"{where}: {len(lost) - NAMED} more are not offered, for such reasons")
@@ -245,7 +252,11 @@ def _absent(settings: ResourceSettings, kinds: Mapping[str, _Kind], units: Seque
 
 
 def _unit(
-    name: str, qualified_names: tuple[str, ...], found: IdentifiedDevice, settings: ResourceSettings
+    name: str,
+    qualified_names: tuple[str, ...],
+    found: IdentifiedDevice,
+    settings: ResourceSettings,
+    apart_from: Optional[frozenset[str]],
 ) -> OfferedUnit:
     return OfferedUnit(
         name,
@@ -254,11 +265,15 @@ def _unit(
         found.numa_nodes,
         match.replicas((name, *found.identity.names), settings.replicas_by, settings.replicas),
         tuple(item.partition(":")[2] for item in found.identity.own if not item.startswith(NET)),
+        None if found.recorded else apart_from,
     )
 
 
 def _group(
-    group: GroupSettings, settings: ResourceSettings, kinds: Mapping[str, _Kind]
+    group: GroupSettings,
+    settings: ResourceSettings,
+    kinds: Mapping[str, _Kind],
+    apart_from: Optional[frozenset[str]],
 ) -> tuple[str, Optional[OfferedUnit]]:
     """Return (why the unit can't be made, the unit) for devices that are handed out together."""
     parts: dict[str, IdentifiedDevice] = {}
@@ -270,7 +285,7 @@ def _group(
         elif name in group.members:
             return f"{name}: {kind.others[name] if kind and name in kind.others else 'no spec defines it'}", None
     found = together(f"group:{settings.name}/{group.name}", [*parts.values()])
-    return "", _unit(group.name, tuple(parts), found, settings)
+    return "", _unit(group.name, tuple(parts), found, settings, apart_from)
 
 
 def _is_wanted(settings: ResourceSettings, found: IdentifiedDevice) -> bool:

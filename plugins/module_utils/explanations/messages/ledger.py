@@ -182,4 +182,21 @@ EXPLANATIONS = (
         do="Do by hand what the command should have done. Then free the device: `fleet-cdi grants release DEVICE`.",
         more="fleet-cdi grants list",
     ),
+    Explanation(
+        id="FC1463",
+        title="No inventory tells which device it is",
+        messages=(
+            "no inventory of this boot tells if that is this device",
+            "and no inventory of this boot has the device",
+        ),
+        means=(
+            "The device plugin knows this device only by the nodes in its spec, because the inventory or a pool is "
+            "missing, damaged or of another boot. A spec that fleet.cdi writes may be that of another boot then. The "
+            "ledger and the list of devices out of service name devices by ids, and nothing tells which of these has "
+            "the nodes."
+        ),
+        why="A pod could get a device that someone holds, or one that is out of service.",
+        do="Run `fleet-cdi refresh` on the host. The device plugin notices it by itself.",
+        more="fleet-cdi doctor",
+    ),
 )

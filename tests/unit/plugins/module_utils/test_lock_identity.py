@@ -19,7 +19,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -53,14 +55,19 @@ def known(host):
     return specs.inventory(found)
 
 
-def units(host, found):
+def units(host, found, complete=True):
     """What the device plugin offers, with this inventory or without one."""
     texts = {
         f"dev{number}": [*nodes, *(f"net:{net}" for net in nets)] for number, (nets, nodes, _known) in enumerate(host)
     }
     settings = configuration.parse({"version": 1, "resources": {RESOURCE: {"kinds": [KIND]}}}, "c")
-    (resource,) = resources.offer(settings, specs.registry(specs.spec(KIND, texts)), found).resources
+    (resource,) = resources.offer(settings, specs.registry(specs.spec(KIND, texts)), found, complete).resources
     return resource.units
+
+
+def want(unit):
+    """What Allocate asks of the ledger for a unit."""
+    return pod_holds.Want(unit.id, unit.device, apart_from=unit.apart_from)
 
 
 def ledger_in(directory):
@@ -111,6 +118,50 @@ def test_a_pod_gets_no_device_of_an_executable(host):
         for unit in offered:
             with pytest.raises(pod_holds.UnitsRefused):
                 pod_holds.take(ledger, RESOURCE, [pod_holds.Want(unit.id, unit.device)])
+
+
+@settings(deadline=None, max_examples=60)
+@given(hosts(), st.data())
+def test_a_pod_gets_no_device_of_a_pod_that_came_before_the_inventory(host, data):
+    """A refresh that was late: before it, the device plugin knew the devices by their specs alone."""
+    before, after = units(host, None, complete=False), units(host, known(host))
+    some = data.draw(st.lists(st.sampled_from(before), unique_by=lambda unit: unit.id, min_size=1))
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        ledger = ledger_in(directory)
+        pod_holds.take(ledger, "acme.com/before", [want(unit) for unit in some])
+        taken = {unit.id for unit in some}
+        reasons = held_elsewhere.taken(Resource(RESOURCE, after), held_elsewhere.read_ledger(ledger))
+        assert set(reasons) == taken
+        for unit in after:
+            if unit.id in taken:
+                with pytest.raises(pod_holds.UnitsRefused, match=r"acme\.com/before \(kubernetes\) holds "):
+                    pod_holds.take(ledger, RESOURCE, [want(unit)])
+            else:
+                pod_holds.take(ledger, RESOURCE, [want(unit)])
+
+
+@settings(deadline=None, max_examples=60)
+@given(hosts(), st.data())
+def test_a_pod_gets_no_device_of_an_executable_where_the_inventory_is_gone(host, data):
+    """Nothing tells then which device a grant is on: a pod gets only what surely is another one."""
+    number = data.draw(st.integers(1, len(host)))
+    some = st.sampled_from(known(host).devices)
+    there = data.draw(st.lists(some, unique_by=lambda one: one.id))  # what pools still tell
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        ledger = ledger_in(directory)
+        held = add(ledger, known(host), "job", number)
+        offered = units(host, Inventory(tuple(there)), complete=False)
+        told = {device.id for device in there}
+        reasons = held_elsewhere.taken(Resource(RESOURCE, offered), held_elsewhere.read_ledger(ledger))
+        for unit in offered:
+            unsure = unit.device.id not in told and not set(held) <= told
+            assert (unit.id in reasons) == (unit.device.id in held or unsure)
+            if unit.id not in reasons:
+                pod_holds.take(ledger, RESOURCE, [want(unit)])
+                continue
+            with pytest.raises(pod_holds.UnitsRefused) as refused:
+                pod_holds.take(ledger, RESOURCE, [want(unit)])
+            assert ("fleet-cdi refresh" in str(refused.value)) == unsure
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -36,15 +36,15 @@ def place(tmp_path):
 
 
 def test_nothing_is_there(tmp_path):
-    assert inventories.read_inventories(str(tmp_path / "none.json"), "b1") == (None, {})
+    assert inventories.read_inventories(str(tmp_path / "none.json"), "b1") == (None, {}, False)
 
 
 def test_pools_add_what_the_inventory_has_not(place):
     place([GPU], links=[["pci:0", "pci:9", "NVL", 1]])
     place([NIC, GPU], "drm", links=[["pci:0", "pci:9", "NVL", 1], ["pci:0", "pci:7", "NVL", 1]])
     path = place([{**GPU, "names": ["7"]}], "rule")
-    found, problems = inventories.read_inventories(path, "b1")
-    assert not problems
+    found, problems, complete = inventories.read_inventories(path, "b1")
+    assert not problems and complete
     assert [(one.id, one.names) for one in found.devices] == [
         ("pci:0", ("0",)),
         ("pci:9", ("eth0",)),
@@ -54,7 +54,8 @@ def test_pools_add_what_the_inventory_has_not(place):
 
 
 def test_a_spec_of_somebodys_has_the_locks_of_a_device_that_only_an_executable_knows(place):
-    found, _problems = inventories.read_inventories(place([GPU], "drm"), "b1")
+    found, _problems, complete = inventories.read_inventories(place([GPU], "drm"), "b1")
+    assert not complete
     registry = specs.registry(specs.spec("acme.com/gpu", {"x": ["/dev/g0"]}))
     ((unit,),) = [one.units for one in resources.offer(configuration.PluginSettings(), registry, found).resources]
     assert unit.device.id == "pci:0"
@@ -66,7 +67,8 @@ def test_one_that_can_not_be_read_hides_no_other(place):
     path = place([NIC], "drm")
     broken = pool_path(path, "gpu", "rule", {})
     Path(broken).write_text("{", encoding="ascii")
-    found, problems = inventories.read_inventories(path, "b1")
+    found, problems, complete = inventories.read_inventories(path, "b1")
+    assert not complete
     assert [one.id for one in found.devices] == ["pci:9"]
     assert sorted(problems) == sorted([path, broken])
     assert "another" in problems[path]

@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.obs
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs_of_host
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
@@ -351,3 +352,43 @@ def test_what_the_daemon_holds_itself_wakes_no_look_and_what_others_hold_does(tm
     assert states() == before
     hold(theirs, "d2")
     assert states() != before
+
+
+class TestInventoryOfAnotherBoot:
+    """Where no refresh ran in this boot, a spec may be that of another boot, and ids in the ledger tell no node."""
+
+    @pytest.fixture
+    def viewer(self, viewer, tmp_path):
+        (tmp_path / "sys/class/net/a").mkdir()
+        return viewer
+
+    @staticmethod
+    def refresh(tmp_path, *devices):
+        known = specs.inventory([{"id": f"pci:{name}", "kind": NIC, "nets": [name]} for name in devices])
+        (tmp_path / "inventory").write_bytes(inventory.render(known, inventory.boot_id()))
+
+    def test_a_kind_that_we_write_waits_for_the_refresh(self, viewer, tmp_path):
+        assert troubles(viewer) == {}  # another tool's spec needs none
+        entry = {"wanted": {"entries": {}}, "directory": f"{tmp_path}/cdi", "offered": {}, "gone": {}}
+        with locked_manifest(viewer.settings.state_dir) as manifest:
+            manifest.remember({NIC: {**entry, "inventory": f"{tmp_path}/inventory"}})
+        viewer = Viewer(viewer.settings, Ledger(viewer.settings.state_dir, "boot-1"))
+        assert troubles(viewer) == {"a": "unresolved", "b": "unresolved"}
+        assert "run `fleet-cdi refresh`" in viewer.look().troubles[NIC]["a"]
+        self.refresh(tmp_path, "a", "b")
+        assert troubles(viewer) == {}
+
+    def test_what_is_out_of_service_may_be_any_device(self, viewer, tmp_path):
+        os.makedirs(viewer.settings.state_dir, 0o700)
+        state = render_disabled({"pci:a": Disabled("broken fan", "2026-11-26T10:00:00Z")})
+        (tmp_path / "state_dir/device-state.json").write_bytes(state)
+        assert troubles(viewer) == {"a": "reserved", "b": "reserved"}
+        self.refresh(tmp_path, "a", "b")
+        assert troubles(viewer) == {"a": "reserved"}
+
+    def test_a_damaged_manifest_is_a_problem_of_its_own(self, viewer, tmp_path):
+        os.makedirs(viewer.settings.state_dir, 0o700)
+        (tmp_path / "state_dir/manifest.json").write_text("{")
+        assert "is damaged" in viewer.look().problems["manifest"]
+        self.refresh(tmp_path, "a", "b")
+        assert viewer.look().problems == {}
