@@ -15,6 +15,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ...discovery.device_names import clean
 from ...records import Device, Health
 from ...spec.items import items_of
+from ...spec.names import AGGREGATES
 from .memory import GoneSince, Memory
 
 
@@ -139,19 +140,18 @@ def with_lost(
     content: Optional[dict[str, Any]],
     live: Optional[Mapping[str, Any]],
     lost: set[str],
-    offered: set[str],
 ) -> Optional[dict[str, Any]]:
     """Return the spec with the entries that the `live` spec has for the names in `lost`.
 
-    Without entries to keep return `content` itself. `offered` are the names of all devices in
-    `live`. If only lost devices are left, the live spec stays, with its shared edits and its aggregates ("all").
+    Without entries to keep return `content` itself. If only lost devices are left, the live spec stays, with its shared
+    edits and its aggregates ("all"). It may have entries of devices that a killed run has given up.
     """
     entries = live["devices"] if live else []
     kept = [entry for entry in entries if entry["name"] in lost]
     if not live or not kept:
         return content
     if content is None:
-        return {**live, "devices": [entry for entry in entries if entry in kept or entry["name"] not in offered]}
+        return {**live, "devices": [entry for entry in entries if entry in kept or entry["name"] in AGGREGATES]}
     names = {entry["name"] for entry in content["devices"]}
     kept = [entry for entry in kept if entry["name"] not in names]
     return {**content, "devices": [*content["devices"], *kept]} if kept else content

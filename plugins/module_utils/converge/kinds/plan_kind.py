@@ -238,9 +238,8 @@ def _spec(
     spec = spec_of(seen.found.kinds[0], kept.devices, program) if kept.devices else None
     if not before or not kept.lost:
         return spec
-    offered = {name for some in before.offered.values() for name in some}
     lost = {name for id_ in kept.lost if id_ not in kept.replaced for name in before.offered[id_]}
-    content = with_lost(spec, live, lost, offered)
+    content = with_lost(spec, live, lost)
     if content is spec or content is None:
         return spec
     # The lowest version that fits may have changed.

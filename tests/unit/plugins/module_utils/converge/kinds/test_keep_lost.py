@@ -13,6 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import grant, ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, memory, plan_kind
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import (
     CARD1,
@@ -96,6 +97,31 @@ def test_a_spec_is_still_ours_whose_removal_was_cut_off(host, monkeypatch):
     host.insert(1, 2)
     host.refresh(grace=0)
     assert host.spec() == {**CARD1, **CARD2}
+
+
+@pytest.mark.parametrize("others", [(), (3,)])
+def test_a_device_goes_that_a_killed_run_has_given_up(host, monkeypatch, others):
+    """The memory of the kind comes before its spec; `others` are there besides the one that is held and gone."""
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_given):
+        raise Killed
+
+    host.insert(1, 2, *others)
+    host.refresh()
+    host.remove(1, 2)
+    host.held = {id_of(1)}
+    host.refresh()
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "write_all", kill)
+        with pytest.raises(Killed):
+            host.refresh(grace=0)
+    assert CARD2.keys() <= host.spec().keys()
+    assert host.memory().offered.keys() == {id_of(1), *map(id_of, others)}
+    host.refresh(grace=0)
+    assert CARD1.keys() <= host.spec().keys() and CARD2.keys().isdisjoint(host.spec())
 
 
 def test_what_stands_for_all_devices_goes_with_the_last_of_them(host):
