@@ -25,7 +25,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import 
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import add, devices, grants, valid_requests
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims, users
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.holders.granted import GrantedDevices
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, plan_kind
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign, keep_lost, plan_kind
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import observer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
 from ansible_collections.fleet.cdi.plugins.module_utils.slurm import job_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import SameNodes, StrangeNodes
 
@@ -39,7 +41,7 @@ class Control(NamedTuple):
     what: str
     patches: tuple[tuple[Any, str, Any], ...]
     said: tuple[str, ...]
-    seed: int = 1  # of the first world that finds it, from 1 on
+    seed: int = 1  # of a world that finds it, the first one from 1 on but for what is rare
 
 
 class _WallClock:
@@ -97,29 +99,41 @@ def _fixed(_found: Any, offered: Mapping[str, Any], _lost: Any) -> dict[str, Any
     return dict(offered)
 
 
+def _is_ours(path: str, manifest: Any) -> bool:
+    """A spec was no longer ours as soon as its removal was noted."""
+    record = manifest.record(path)
+    return record is not None and record["applied"][0] is not None
+
+
+def _offer(settings: Any, registry: Any, inventory: Any, _complete: bool) -> Any:
+    """Where no inventory told which hardware a spec's nodes are, they passed for hardware of their own."""
+    return resources.offer(settings, registry, inventory)
+
+
 _wall = _WallClock()
 CONTROLS = {
     "gc by the time of day": Control(
         "part 9: the clock goes back, and GC frees grants that are younger than the list",
         ((grants, "stamp", _wall.stamp), (collect, "_invalid", _wall.invalid)),
         ("gc freed a live grant", "gc: kept", "granted twice", "grant lost"),
+        3,
     ),
     "a stamp in milliseconds": Control(
         "part 9: a grant made in the same millisecond as the list counted as younger than it",
         ((grants, "stamp", _milliseconds),),
         ("gc: kept",),
-        17,
     ),
     "one token for all holds of a unit": Control(
         "the late release of a pod's hold frees that of the next pod",
         ((pod_holds, "_insert", _insert),),
         ("grant lost", "granted twice"),
-        3,
+        2,
     ),
     "an epilog ends any run": Control(
         "the late epilog of a requeued job gives back the devices of its next run",
         ((job_claim, "_run_of", lambda _variables: "Slurm job"),),
         ("late DEL", "grant lost", "granted twice"),
+        2,
     ),
     "another card in the slot": Control(
         "restore and a repeated ADD take another card in the slot for the one that was granted",
@@ -131,13 +145,12 @@ CONTROLS = {
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
         ((add, "_see_granted", lambda *_all: None),),
         ("tuned-",),
-        44,
+        69,
     ),
     "given back while it runs": Control(
         "a claim was given back while its container ran",
         ((users, "refuse_running", lambda *_all: None),),
         ("box-", "claim gc"),
-        2,
     ),
     "gc that was killed": Control(
         "a claim whose gc was killed on the way stays for good",
@@ -146,19 +159,18 @@ CONTROLS = {
             (collect_claims, "write_claim", lambda *_all: None),
         ),
         ("claim lost", "claim gc", "not restored", "claim without a spec"),
-        44,
+        21,
     ),
     "an ADD that sees no claim of DRA": Control(
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",
         ((add, "_may_be_claims", lambda _directories: False),),
         ("granted twice",),
-        2,
+        3,
     ),
     "one path for each device": Control(
         "part 9: a device that a DRA driver's spec names by another path goes out twice",
         ((StrangeNodes, "look", lambda _self, _at: SameNodes()),),
         ("granted twice", "offered"),
-        2,
     ),
     "a refresh that drops what is held": Control(
         "part 8: a device that someone has goes from its spec",
@@ -175,7 +187,19 @@ CONTROLS = {
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
+        2,
+    ),
+    "no refresh in this boot": Control(
+        "found by the world: pods get what was granted before the boot, and a refresh makes a second unit of it",
+        ((observer, "offer", _offer), (observer, "_unrefreshed", lambda *_all: {})),
+        ("granted twice", "grant lost", "offered", "device lost"),
         10,
+    ),
+    "a removal that was cut off": Control(
+        "found by the world: a spec that could not be removed made each later refresh fail",
+        ((foreign, "_is_ours", _is_ours),),
+        ("refresh",),
+        10175,
     ),
 }
 

@@ -170,6 +170,14 @@ class Host:
             found.append(slot)
         return sorted(set(found))
 
+    def slot_of_id(self, id_: str) -> int:
+        """Return the slot of what the product calls by this id, or by a device node. Raises ValueError for others."""
+        head, _colon, rest = id_.partition(":")
+        if head == "node":
+            (slot,) = self.slots_at([rest])
+            return slot
+        return slot_of_id(id_)
+
     def render_node(self, slot: int) -> str:
         """Return the path of the render node of a slot's card."""
         return f"/dev/dri/{_names(self.minors[slot])[1]}"

@@ -42,6 +42,7 @@ LEAPS = (1, 24, 8760)  # hours
 ACTIONS = 5  # of a day, on average: callers come, act and go, operators work, the host changes
 BURST = 0.25  # probability that an action follows the one before at once
 CALLERS = 6  # at one time, at most
+UNREFRESHED = 0.1  # probability that a boot's refresh fails until something else refreshes
 KILLS, FAULTS = 0.08, 0.06  # probabilities that a call is killed, or that system calls of it fail
 NEXT_RELEASE = {schema.VERSION: ("CREATE TABLE more (id INTEGER PRIMARY KEY)",)}
 # How often each thing happens, among 100 actions of which the rest is the callers' own.
@@ -195,7 +196,7 @@ class World:
 
     def slot_of_unit(self, unit: OfferedUnit) -> int:
         """Return the slot of a unit of the device plugin."""
-        return slot_of_id(unit.device.id)
+        return self.host.slot_of_id(unit.device.id)
 
     # -- actions -----------------------------------------------------------------------------------
 
@@ -329,7 +330,7 @@ class World:
         for grant in outcome.value:
             key = grant.key
             who = unit_name(key.request_id) if key.plugin == RESOURCE else key.request_id
-            found.setdefault(who, set()).update(slot_of_id(hold.device) for hold in grant.holds)
+            found.setdefault(who, set()).update(self.host.slot_of_id(hold.device) for hold in grant.holds)
         return found
 
     def audit(self) -> None:
@@ -560,9 +561,12 @@ class World:
         self.host.boot()
         self.fresh = False
         self.must_stay.clear()
-        self.refresh()
-        if not self.fresh and not self.doubted:
-            self.refresh(calm=True)
+        if self.chance.random() < UNREFRESHED:
+            self.note("no refresh")
+        else:
+            self.refresh()
+            if not self.fresh and not self.doubted:
+                self.refresh(calm=True)
         self.restart_plugin()
         for caller in self.callers:
             caller.boot()
