@@ -103,10 +103,14 @@ def irregular(path: str, mode: int) -> CdiError:
     return CdiError(f"{path}: is not a regular file ({stat.filemode(mode)}); expected one, or none. Move it away.")
 
 
-def failed(what: str, path: str, error: OSError) -> CdiError:
+class CallFailed(CdiError):
+    """A system call failed, so nothing is known of the file."""
+
+
+def failed(what: str, path: str, error: OSError) -> CallFailed:
     """Return the error for a system call that failed, with the next step."""
     advice = ADVICE.get(error.errno or 0)
-    return CdiError(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))
+    return CallFailed(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

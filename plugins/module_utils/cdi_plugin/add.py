@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from typing import Any
 
 from ..allocation.choosing import request
@@ -114,11 +113,15 @@ def _picker(call: Call, pool: Inventory, asked: request.DeviceRequest, near: tup
 
 
 def _may_be_claims(directories: Sequence[str]) -> bool:
-    """Tell if a file has a name like a claim's transient spec, with a UID."""
+    """Tell if a file has a name like a claim's transient spec, with a UID, or if the system does not tell."""
     for directory in directories:
-        with suppress(OSError):
+        try:
             if any(name.count("-") > 3 and "_" in name for name in os.listdir(directory)):
                 return True
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return True
     return False
 
 

@@ -9,6 +9,7 @@ is gone, and without a device plugin no process would free the record. Imported 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -19,6 +20,9 @@ from ..allocation.holds.pod_holds import claim_text
 from ..allocation.ledger.grant import WHOLE, hold_of
 from ..discovery.inventory import Inventory
 from ..discovery.root import Root
+from ..documents import CallFailed
+from ..protocol import errors
+from ..protocol.errors import ProtocolError
 from ..records import Device
 from ..spec import registry
 from ..spec.items import Edits, items_of
@@ -27,6 +31,7 @@ from ..spec.same_nodes import SameNodes, StrangeNodes
 from ..system.device_nodes import numbers_at
 from .devices import Many, others
 
+UNKNOWN = "what this claim of a DRA driver has is not known"
 SOME = 3  # devices that an error names with their claims
 
 
@@ -40,9 +45,10 @@ class Claimed(NamedTuple):
 def claimed_devices(
     directories: Sequence[str], pool: Inventory, complain: Callable[[str], None], root: str = "/"
 ) -> Claimed:
-    """Return the devices of the pool that claims have now. Unreadable files are reported by `complain`.
+    """Return the devices of the pool that claims have now. Files that are no specs are reported by `complain`.
 
-    The paths in specs are those of the host whose root directory is `root`.
+    The paths in specs are those of the host whose root directory is `root`. Raises ProtocolError 100 if the system does
+    not let us read a file: its claim may have any device.
     """
     owners, many = Owners(others(pool)), pool.devices if isinstance(pool.devices, Many) else None
     claims = [*_claims(directories, complain)]
@@ -64,13 +70,20 @@ def claimed_devices(
 
 def _claims(directories: Sequence[str], complain: Callable[[str], None]) -> Iterator[tuple[Edits, str]]:
     """Yield the edits of each device of a claim, and the claim in words."""
-    for priority, path in list_specs(directories).paths:
+    listing = list_specs(directories)
+    for directory, why in listing.errors.items():
+        if os.path.isdir(directory):
+            raise ProtocolError(errors.UNFULFILLED, f"{why} What claims of DRA drivers have is not known.")
+    for priority, path in listing.paths:
         if not named_uid(path):
             continue
-        file, error = registry.read_file(path, priority)
+        try:
+            file, error = registry.read_file(path, priority)
+        except CallFailed as failed:
+            raise ProtocolError(errors.UNFULFILLED, f"{failed}; {UNKNOWN}") from None
         if file is None:
             if error:
-                complain(f"{error}; what this claim of a DRA driver has is not known")
+                complain(f"{error}; {UNKNOWN}")
             continue
         claim = foreign_claim(path, file.spec["kind"])
         if claim:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
-from .. import files
+from .. import documents, files
 from ..layout import SPEC_DIRS
 from ..records import CdiError
 from . import codec
@@ -96,6 +96,7 @@ class _Look(NamedTuple):
     error: str = ""
     unclear: Optional[Unclear] = None
     crashes: frozenset[str] = frozenset()
+    failed: bool = False  # the system did not let us read it
 
 
 def load(
@@ -138,8 +139,13 @@ def all_edits(registry: Registry) -> list[Mapping[str, Any]]:
 
 
 def read_file(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:
-    """Return (the file at `path`, None if no release takes it for a spec; its faults)."""
+    """Return (the file at `path`, None if no release takes it for a spec; its faults).
+
+    Raises documents.CallFailed if the system does not let us read it.
+    """
     found = _look(path, priority)
+    if found.failed:
+        raise documents.CallFailed(found.error)
     return found.spec, found.error
 
 
@@ -163,7 +169,8 @@ def _look(path: str, priority: int) -> _Look:
             live = files.read(target, trusted=False)  # a runtime reads it without regard to who can write there
         except CdiError as error:
             why = str(error) if target == path else f"{path}: {error}"
-            return _Look(error=why, unclear=None if os.path.isdir(target) or not before else Unclear(why))
+            unclear = None if os.path.isdir(target) or not before else Unclear(why)
+            return _Look(error=why, unclear=unclear, failed=isinstance(error, documents.CallFailed))
         if live is None and os.path.islink(path):
             return _Look(
                 error=f"{path}: is a symlink to {target}, where nothing is. Remove it, or bring that file back."

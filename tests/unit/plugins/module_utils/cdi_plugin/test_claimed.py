@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -87,6 +88,31 @@ def test_a_claim_whose_spec_can_not_be_read_is_told(two, capfd):
     assert machine.add(conf, "gpu:1", "a") == nodes_of(0)
     said = capfd.readouterr().err
     assert str(path) in said and "what this claim of a DRA driver has is not known" in said
+
+
+@pytest.mark.parametrize("call", ["read", "list"])
+def test_nothing_is_granted_where_the_system_does_not_let_us_read_claims(two, monkeypatch, call):
+    """Its claim may have any device. Found by `make world`, seed 30014."""
+    machine, conf = two
+    path = str(prepared(machine, *DRIVERS["NVIDIA"][:2], nodes_of(0)))
+    failed = errno.EIO, os.strerror(errno.EIO)
+    open_, listdir = os.open, os.listdir
+
+    def opens(name, *given, **named):
+        if os.path.basename(name) == os.path.basename(path):
+            raise OSError(*failed)
+        return open_(name, *given, **named)
+
+    def lists(directory="."):
+        if directory == os.path.dirname(path):
+            raise OSError(*failed)
+        return listdir(directory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, *(("open", opens) if call == "read" else ("listdir", lists)))
+        code, why = machine.refused(conf, "gpu:1", "a")[:2]
+    assert code == 100 and "Input/output error" in why and "is not known" in why
+    assert machine.add(conf, "gpu:1", "a") == nodes_of(1)
 
 
 def test_specs_that_are_no_claims_change_nothing(two, capfd):
