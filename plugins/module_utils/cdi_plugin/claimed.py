@@ -45,7 +45,7 @@ class Claimed(NamedTuple):
 def claimed_devices(
     directories: Sequence[str], pool: Inventory, complain: Callable[[str], None], root: str = "/"
 ) -> Claimed:
-    """Return the devices of the pool that claims have now. Files that are no specs are reported by `complain`.
+    """Return the devices of the pool that claims have now. A file that is not a spec is reported by `complain`.
 
     The paths in specs are those of the host whose root directory is `root`. Raises ProtocolError 100 if the system does
     not let us read a file: its claim may have any device.
