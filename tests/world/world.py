@@ -445,8 +445,8 @@ class World:
             self.doubted.add(slot)
             self.fresh = False
             return
-        if outcome.error and not Path(places.inventory).exists():
-            self.note("refused: no refresh in this boot")
+        if outcome.error and slot not in self.disabled and device_id(slot) not in self.listed_ids():
+            self.note("refused: no refresh has seen it")
             return
         if outcome.error and not (slot in self.doubted and slot not in self.host.present):
             raise Broken(f"device state: {outcome.error}")
@@ -456,6 +456,11 @@ class World:
         else:
             self.disabled.pop(slot, None)
         self.refresh()
+
+    def listed_ids(self) -> set[str]:
+        """Return the ids in the inventory; none where there is no inventory."""
+        path = Path(self.host.places.inventory)
+        return {one["id"] for one in json.loads(path.read_text())["devices"]} if path.exists() else set()
 
     def probe(self) -> None:
         """All that is free can be granted, at once."""
