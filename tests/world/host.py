@@ -56,6 +56,7 @@ class Host:
         self.present: dict[int, str] = {}
         self.minors: dict[int, int] = {}  # slot -> minor of its card node
         self.boots = 0
+        self._nodes: dict[str, int] = {}  # path of each node of this boot, also of cards that are gone -> slot
         self._next_minor = 0
         self._serials = 0
         self.places = Layout(
@@ -115,7 +116,7 @@ class Host:
         render({"nodes": {"/dev/null": "c 1:3"}, "files": {BOOT: self.kernel.boot_id + "\n"}}, self.root)
         (self.root / "sys/class/drm").mkdir(parents=True)
         (self.root / "sys/bus/pci/devices").mkdir(parents=True)
-        self.minors, self._next_minor = {}, self.chance.randrange(3)
+        self.minors, self._next_minor, self._nodes = {}, self.chance.randrange(3), {}
         slots = sorted(self.present)
         self.chance.shuffle(slots)
         for slot in slots:
@@ -148,6 +149,7 @@ class Host:
             uevent = {"MAJOR": MAJOR, "MINOR": number, "DEVNAME": f"dri/{name}"}
             tree["devices"][f"{place}/drm/{name}"] = {"subsystem": "class/drm", "uevent": uevent}
             tree["nodes"][f"/dev/dri/{name}"] = f"c {MAJOR}:{number}"
+            self._nodes[f"/dev/dri/{name}"] = slot
         render(tree, self.root)
 
     # -- who is who --------------------------------------------------------------------------------
@@ -173,10 +175,7 @@ class Host:
     def slot_of_id(self, id_: str) -> int:
         """Return the slot of what the product calls by this id, or by a device node. Raises ValueError for others."""
         head, _colon, rest = id_.partition(":")
-        if head == "node":
-            (slot,) = self.slots_at([rest])
-            return slot
-        return slot_of_id(id_)
+        return self._nodes[rest] if head == "node" else slot_of_id(id_)
 
     def render_node(self, slot: int) -> str:
         """Return the path of the render node of a slot's card."""

@@ -18,6 +18,7 @@ from ...allocation.ledger import filesystem
 from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory, out_of_service
 from ...discovery.inventory import Inventory
+from ...files import canonical
 from ...manifest import read_manifest
 from ...records import REFUSE, CdiError
 from ...spec import registry as specs
@@ -60,8 +61,7 @@ class _Files(NamedTuple):
     inventory: Optional[Inventory] = None
     strange: StrangeNodes = StrangeNodes((), ())
     problems: Mapping[str, str] = {}
-    complete: bool = True  # the inventory and the pools of this boot are all known
-    ours: frozenset[str] = frozenset()  # kinds whose specs may be those of another boot, as we have not refreshed them
+    complete: bool = True  # the inventory and the pools are there, and of this boot
 
 
 class Viewer:
@@ -86,6 +86,7 @@ class Viewer:
         self._former: Optional[NodeView] = None  # kept until the next look, so that this thread frees it
         self._held = held_elsewhere.LedgerView()  # the last reading of the ledger
         self._out: Mapping[str, out_of_service.Disabled] = {}  # the last reading of the file
+        self._ours: Optional[Collection[str]] = None  # specs that a refresh writes, by the last reading of the manifest
 
     @garbage.none()
     def look(self) -> NodeView:
@@ -106,15 +107,35 @@ class Viewer:
         except (CdiError, OSError) as error:
             problems["ledger"] = str(error)
             held = held_elsewhere.unread(self._held, error)
+        waiting = self._waiting(view, problems)
         troubles: dict[str, dict[str, str]] = {}
         for resource in view.offer.resources:
-            found = {**_unrefreshed(resource, self._files.ours), **held_elsewhere.taken(resource, held, kept.claims)}
+            found = {**_unrefreshed(resource, waiting), **held_elsewhere.taken(resource, held, kept.claims)}
             troubles[resource.name] = found
             for name, why in look(resource, view.registry, self.settings.root, self._out).items():
                 if name not in found or class_of(why) not in MOVED:  # the holder has the device, and so caused this
                     found[name] = why
         problems.update(self._occupied(view.offer.resources, held, troubles))
         return view._replace(troubles=troubles, problems=problems, warnings=kept.warnings)
+
+    def _waiting(self, view: NodeView, problems: dict[str, str]) -> frozenset[str]:
+        """Return the qualified names in specs that a refresh writes, of units that no inventory has yet.
+
+        Such a spec is that of another boot, or its refresh was cut off before it wrote the inventory. Where the
+        manifest can't be read, the specs of the last time count, or all if there was none; `problems` gets the reason.
+        """
+        units = (unit for resource in view.offer.resources for unit in resource.units if not unit.is_recorded)
+        names = frozenset(name for unit in units for name in unit.qualified_names if name in view.registry.devices)
+        if not names:
+            return names
+        try:
+            self._ours = _refreshed(self.settings.state_dir)
+        except CdiError as error:
+            problems["manifest"] = str(error)
+        if self._ours is None:
+            return names
+        own = {path for path in set(view.registry.devices.values()) if canonical(path) in self._ours}
+        return frozenset(name for name in names if view.registry.devices[name] in own)
 
     def _occupied(
         self, resources: Iterable[Resource], held: held_elsewhere.LedgerView, troubles: Mapping[str, dict[str, str]]
@@ -159,7 +180,7 @@ class Viewer:
             problems, self._files = self._files.problems, _read(settings)
             # A damaged file gives the same problem again; a read that failed once need not fail at the next look.
             self._doubtful = self._files.problems not in ({}, problems)
-        registry, found, strange, problems, complete, _ours = self._files
+        registry, found, strange, problems, complete = self._files
         same = strange.look(partial(numbers_at, stat=host_below(settings.root).stat))
         before = self._known.registry.same if self._known else same
         registry = registry._replace(same=same)
@@ -194,25 +215,26 @@ def _read(settings: PluginSettings) -> _Files:
     found, problems, complete = inventories.read_inventories(
         settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id()
     )
-    ours: Collection[str] = ()
-    if not complete:
-        try:
-            ours = [kind for kind, one in read_manifest(settings.state_dir).kinds.items() if one["inventory"]]
-        except CdiError as error:
-            problems["manifest"] = str(error)
     nodes = [node for one in found.devices for node in one.nodes] if found else []
     nodes += [node for kind in found.kinds for node in kind.edits.nodes] if found else []
     strange = StrangeNodes(specs.all_edits(registry), nodes)
-    return _Files(registry, found, strange, {**problems, **registry.errors}, complete, frozenset(ours))
+    return _Files(registry, found, strange, {**problems, **registry.errors}, complete)
 
 
-def _unrefreshed(resource: Resource, ours: Collection[str]) -> dict[str, str]:
-    """Return why units of these kinds can't be had that no inventory of this boot has: unit id -> reason."""
+def _refreshed(state_dir: str) -> set[str]:
+    """Return the canonical paths of the specs that a refresh writes, with an inventory. Raises CdiError."""
+    manifest = read_manifest(state_dir)
+    kinds = {kind for kind, one in manifest.kinds.items() if one["inventory"]}
+    return {path for path, record in manifest.files.items() if record["kind"] in kinds}
+
+
+def _unrefreshed(resource: Resource, waiting: Collection[str]) -> dict[str, str]:
+    """Return why units that no inventory has can't be had, as these names wait for a refresh: unit id -> reason."""
     found = {}
-    for unit in resource.units if ours else ():
-        kinds = {name.partition("=")[0] for name in unit.qualified_names}
-        if unit.apart_from is not None and not kinds.isdisjoint(ours):
-            found[unit.id] = reason("unresolved", UNREFRESHED.format(min(kinds.intersection(ours))))
+    for unit in resource.units if waiting else ():
+        name = next((name for name in unit.qualified_names if name in waiting), "")
+        if name and not unit.is_recorded:
+            found[unit.id] = reason("unresolved", UNREFRESHED.format(name))
     return found
 
 

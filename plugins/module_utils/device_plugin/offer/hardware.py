@@ -27,7 +27,7 @@ class IdentifiedDevice(NamedTuple):
     identity: Identity
     device: Device
     numa_nodes: tuple[int, ...]
-    recorded: bool = True  # False: the inventory has neither the device nor a whole or parts of it
+    is_recorded: bool = True  # the inventory has the device, or a whole or parts of it
 
 
 class Hardware:
@@ -92,7 +92,7 @@ class Hardware:
         # A part of a known device: the inventory is older than the partition, or sees only the whole.
         above = dict.fromkeys([*(name for name in ids if name not in inside), *self._above(one)])
         if not ids and not above:
-            return IdentifiedDevice(one, made, (), recorded=False)
+            return IdentifiedDevice(one, made, (), is_recorded=False)
         known = [self._record(kind, name) for name in (*inside, *above) if name in self._records]
         composed, near = _composed(made, [self._record(kind, name) for name in inside])
         part_of = {*composed.part_of, *above, *(name for device in known for name in device.part_of)}
@@ -134,7 +134,7 @@ def together(name: str, parts: Sequence[IdentifiedDevice]) -> IdentifiedDevice:
     first = parts[0].device
     device, _nodes = _composed(Device(name, "", first.kind, first.names, ()), [part.device for part in parts])
     near = tuple(sorted({node for part in parts for node in part.numa_nodes}))
-    return IdentifiedDevice(identity, device, near, all(part.recorded for part in parts))
+    return IdentifiedDevice(identity, device, near, all(part.is_recorded for part in parts))
 
 
 def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[int, ...]]:

@@ -40,6 +40,7 @@ class OfferedUnit(NamedTuple):
     replicas: int = 1
     paths: tuple[str, ...] = ()  # on the host: device nodes and mounts that tell it apart
     apart_from: Optional[frozenset[str]] = None  # ids of the hardware that it surely is not; None: of all other
+    is_recorded: bool = True  # the inventory has the device, or a whole or parts of it
 
     @property
     def device_ids(self) -> tuple[str, ...]:
@@ -265,7 +266,8 @@ def _unit(
         found.numa_nodes,
         match.replicas((name, *found.identity.names), settings.replicas_by, settings.replicas),
         tuple(item.partition(":")[2] for item in found.identity.own if not item.startswith(NET)),
-        None if found.recorded else apart_from,
+        None if found.is_recorded else apart_from,
+        found.is_recorded,
     )
 
 
