@@ -155,10 +155,23 @@ EXPLANATIONS = (
     Explanation(
         id="FC1508",
         title="Who has devices open can't be told for sure",
-        messages=("who has devices open can't be told for sure", "what this claim of a DRA driver has is not known"),
+        messages=("who has devices open can't be told for sure",),
         means="A warning. Some processes could not be looked at.",
         why="A device that a process without a grant has open is not granted.",
         do="Run as root on the host itself: a container sees only its own processes.",
         more="fleet-cdi grants list --open",
+    ),
+    Explanation(
+        id="FC1509",
+        title="What a claim of a DRA driver has is not known",
+        messages=("what this claim of a DRA driver has is not known", "What claims of DRA drivers have is not known."),
+        means=(
+            "A file with the name of a claim's spec can't be read, or a spec directory can't be listed. If the system "
+            "refuses it, as for an error of the disk, the request is refused. A file that is not a spec is only told, "
+            "because it must not keep devices from others for good."
+        ),
+        why="Such a claim may have any device of the host. A device never goes to two holders at the same time.",
+        do="Look at the kernel's log for errors of the disk, and at the file. Then ask again.",
+        more="fleet-cdi specs",
     ),
 )
