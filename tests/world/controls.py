@@ -25,7 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import 
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import add, devices, grants, valid_requests
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims, users
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.holders.granted import GrantedDevices
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign, keep_lost, plan_kind
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, plan_kind
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import observer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
 from ansible_collections.fleet.cdi.plugins.module_utils.slurm import job_claim
@@ -41,7 +41,7 @@ class Control(NamedTuple):
     what: str
     patches: tuple[tuple[Any, str, Any], ...]
     said: tuple[str, ...]
-    seed: int = 1  # of a world that finds it, the first one from 1 on but for what is rare
+    seed: int = 1  # of the first world that finds it, from 1 on
 
 
 class _WallClock:
@@ -97,12 +97,6 @@ def _end_use(state_dir: str, claim: Any, gone: Any) -> bool:
 
 def _fixed(_found: Any, offered: Mapping[str, Any], _lost: Any) -> dict[str, Any]:
     return dict(offered)
-
-
-def _is_ours(path: str, manifest: Any) -> bool:
-    """A spec was no longer ours as soon as its removal was noted."""
-    record = manifest.record(path)
-    return record is not None and record["applied"][0] is not None
 
 
 def _offer(settings: Any, registry: Any, inventory: Any, _complete: bool) -> Any:
@@ -193,12 +187,6 @@ CONTROLS = {
         ((observer, "offer", _offer), (observer, "_unrefreshed", lambda *_all: {})),
         ("granted twice", "grant lost", "offered", "device lost"),
         10,
-    ),
-    "a removal that was cut off": Control(
-        "found by the world: a spec that could not be removed made each later refresh fail",
-        ((foreign, "_is_ours", _is_ours),),
-        ("refresh",),
-        10175,
     ),
 }
 

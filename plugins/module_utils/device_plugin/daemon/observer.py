@@ -134,7 +134,7 @@ class Viewer:
             problems["manifest"] = str(error)
         if self._ours is None:
             return names
-        own = {path for path in set(view.registry.devices.values()) if canonical(path) in self._ours}
+        own = {path for path in {view.registry.devices[name] for name in names} if canonical(path) in self._ours}
         return frozenset(name for name in names if view.registry.devices[name] in own)
 
     def _occupied(
