@@ -9,7 +9,7 @@ converge_kinds.py does so for all kinds of a run.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories, files
@@ -55,7 +55,7 @@ class FoundDevices(NamedTuple):
 
     found: Inventory = Inventory(())
     warnings: tuple[str, ...] = ()
-    withdrawn: tuple[str, ...] = ()  # ids of devices that an operator took out of service
+    disabled: Mapping[str, Disabled] = {}  # id -> what an operator took out of service, also of other kinds
     ambiguous: frozenset[str] = frozenset()  # qualified names that several devices claim, so none has them
 
 
@@ -97,10 +97,7 @@ def discover_kind(
                 f"devices: found {device.qualified_names[0]}; expected only devices of kind {wanted.kind}. "
                 "Set its kind, or give it a spec of its own."
             )
-    withdrawn = {device.id for device in devices if health_of(device, disabled)} | disabled.keys()
-    return FoundDevices(
-        Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)), found.ambiguous
-    )
+    return FoundDevices(Inventory(devices, found.kinds, found.links), found.warnings, disabled, found.ambiguous)
 
 
 def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix, path: str = "") -> HostSpecs:
@@ -219,11 +216,22 @@ def _offered(
     """Return (the devices to offer, their spec, or that of the content; None for no file). Raises CdiError."""
     if wanted.entries is None:
         return KeptDevices((), {}), None if wanted.content is None else complete(wanted.kind, wanted.content)
-    terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
+    withdrawn = _withdrawn(seen, around.listed.devices)
+    terms = terms._replace(withdrawn=withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
     kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
     live = next((file.spec for file in around.registry.specs if file.path == path), None)
     kept = find_replaced(kept, seen.found.devices, live, before.offered if before else {})
     return kept, _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
+
+
+def _withdrawn(seen: FoundDevices, before: Iterable[Device]) -> set[str]:
+    """Return the ids of devices that are out of service, of those found now and those `before`.
+
+    A device that is gone may be another one than the one in the same slot that an operator took out of service.
+    """
+    known = {device.id: device for device in (*before, *seen.found.devices)}
+    out = {id_ for id_, device in known.items() if health_of(device, seen.disabled)}
+    return out | (seen.disabled.keys() - known.keys())
 
 
 def _spec(

@@ -431,6 +431,21 @@ class TestAnotherCardInTheSameSlot:
             shelf.refresh()
             assert [name for name, path in shelf.spec().items() if path == "/dev/card3"] == [serial]
 
+    def test_it_is_kept_though_the_card_before_is_out_of_service(self, shelf):
+        """A broken card was replaced. Someone has the new one, which is gone now."""
+        disabled = {id_of(1): out_of_service.Disabled("broken fan", "2026-11-21T15:20:00Z", unique="S1")}
+        shelf.refresh(disabled=disabled)
+        assert set(shelf.spec().values()) == {"/dev/card2"}
+        self.say(shelf, 1, "S9")
+        shelf.refresh(disabled=disabled)
+        shelf.held = {id_of(1)}
+        shelf.remove(1)
+        assert [(one.id, one.kept) for one in shelf.refresh(grace=0, disabled=disabled).missing] == [(id_of(1), True)]
+        assert shelf.spec()["S9"] == "/dev/card1"
+        disabled = {id_of(1): disabled[id_of(1)]._replace(unique="S9")}
+        assert [one.kept for one in shelf.refresh(grace=0, disabled=disabled).missing] == [False]
+        assert set(shelf.spec().values()) == {"/dev/card2"}
+
     def test_the_card_that_was_there_waits_for_its_name(self, shelf):
         """It is that of the missing slot, whose device may come back."""
         shelf.want(KIND, {"cards": {**ENTRIES["cards"], "name_by": ["index", "pci", "serial"]}})
