@@ -598,7 +598,8 @@ class World:
         if len(self.host.present) < 2:
             return
         slot = self.chance.choice(sorted(self.host.present))
-        if self.fresh and slot in self.usable() and slot in self.books.taken():
+        held = any(cards.get(slot) == self.host.present[slot] for cards in self.books.held.values())
+        if self.fresh and slot in self.usable() and held:
             self.must_stay.add(slot)
         self.attic.append((slot, self.host.unplug(slot)))
         for one in self.callers:
