@@ -196,7 +196,7 @@ nightly: matrix docs-site importer
 	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9
 	@$(RUN) ACTIONS=1000 python -m pytest -q tests/integration/test_shared_host.py
 	@$(RUN) HOSTS=1000 WHOLE=1 KILLS=100 python -m pytest -q -s tests/integration/test_fleet.py tests/integration/test_fleet_bad_input.py
-	@$(RUN) DAYS=100000 python tests/world/main.py
+	@$(RUN) SEED=$$(date +%Y%j)000 DAYS=100000 python tests/world/main.py  # other worlds each night
 	@$(RUN) python tests/world/main.py controls
 	@$(RUN) python tests/harness/reproducible.py
 	@$(RUN) NIGHTLY=1 python -m pytest -q tests/integration/test_air_gap.py tests/integration/test_typed_blocks.py
