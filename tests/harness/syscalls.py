@@ -66,7 +66,7 @@ def _child(work: Callable[[], None], output: int) -> None:
         work()
         status = 0
     except BaseException as error:  # it must never return into the parent's code
-        if type(error).__name__ in ("CdiError", "Untrusted", "Unusable", "Refused", "ProtocolError"):
+        if any(one.__name__ == "CdiError" for one in type(error).__mro__):
             os.write(2, f"{error}\n".encode())
             status = 2
         else:
