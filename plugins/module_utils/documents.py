@@ -92,7 +92,10 @@ def other_version(path: str, found: Any, reads: int) -> CdiError:
 
 def bounded(path: str, file: Any, limit: int) -> bytes:
     """Return the content of an open file of at most `limit` bytes. Raises CdiError."""
-    found: bytes = file.read(limit + 1)
+    try:
+        found: bytes = file.read(limit + 1)
+    except OSError as error:
+        raise failed("read", path, error) from None
     if len(found) > limit:
         raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a smaller file")
     return found

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import manifest
+from ansible_collections.fleet.cdi.plugins.module_utils import documents, files, manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration, in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
@@ -123,3 +124,10 @@ def test_an_inventory_has_a_bound(tmp_path):
         file.truncate(1 << 40)
     with pytest.raises(CdiError, match=r"inventory .*large: is larger than 64 MiB; expected a smaller file"):
         inventory.read(str(tmp_path / "large"), "boot")
+
+
+@pytest.mark.parametrize("read", [lambda path: documents.content(path, 1 << 20), partial(files.read, trusted=False)])
+def test_a_file_that_opens_and_can_not_be_read(read):
+    """As on a bad sector: nothing is mapped at the start of a process's memory."""
+    with pytest.raises(documents.CallFailed, match="/proc/self/mem: can't read it: Input/output error"):
+        read("/proc/self/mem")

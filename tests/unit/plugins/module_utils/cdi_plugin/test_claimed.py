@@ -90,7 +90,16 @@ def test_a_claim_whose_spec_can_not_be_read_is_told(two, capfd):
     assert str(path) in said and "what this claim of a DRA driver has is not known" in said
 
 
-@pytest.mark.parametrize("call", ["read", "list"])
+def test_nothing_is_granted_where_a_claim_opens_and_can_not_be_read(two):
+    machine, conf = two
+    path = prepared(machine, *DRIVERS["NVIDIA"][:2], nodes_of(0))
+    path.unlink()
+    path.symlink_to("/proc/self/mem")  # nothing is mapped at its start: an error of input, as on a bad sector
+    code, why = machine.refused(conf, "gpu:1", "a")
+    assert code == 100 and "Input/output error" in why and "is not known" in why
+
+
+@pytest.mark.parametrize("call", ["open", "list"])
 def test_nothing_is_granted_where_the_system_does_not_let_us_read_claims(two, monkeypatch, call):
     """Its claim may have any device. Found by `make world`, seed 30014."""
     machine, conf = two
@@ -109,7 +118,7 @@ def test_nothing_is_granted_where_the_system_does_not_let_us_read_claims(two, mo
         return listdir(directory)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, *(("open", opens) if call == "read" else ("listdir", lists)))
+        patch.setattr(os, *(("open", opens) if call == "open" else ("listdir", lists)))
         code, why = machine.refused(conf, "gpu:1", "a")[:2]
     assert code == 100 and "Input/output error" in why and "is not known" in why
     assert machine.add(conf, "gpu:1", "a") == nodes_of(1)
