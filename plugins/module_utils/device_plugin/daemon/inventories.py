@@ -35,27 +35,28 @@ def folder(path: str) -> str:
 
 def read_inventories(path: str, boot_id: str) -> KnownDevices:
     """Return the devices. The records of the inventory come first; a pool adds those that it does not have."""
-    found: list[Inventory] = []
+    found: dict[str, Inventory] = {}
     problems: dict[str, str] = {}
     for one in (path, *_pools(path)):
         if not os.path.exists(one):  # specs of others are served without an inventory, too
             continue
         try:
-            found.append(inventory.read(one, boot_id, in_turns=True))
+            found[one] = inventory.read(one, boot_id, in_turns=True)
         except CdiError as error:
             problems[one] = str(error)
     if not found:
         return KnownDevices(None, problems, complete=False)
     seen: set[tuple[object, ...]] = set()
     records = []
-    for device in (device for one in found for device in one.devices):
+    for device in (device for one in found.values() for device in one.devices):
         same = (device.id, device.kind, device.names, device.nodes, device.net_devices)
         if same not in seen:
             seen.add(same)
             records.append(device)
-    links = tuple(dict.fromkeys(link for one in found for link in one.links))
-    whole = Inventory(tuple(records), found[0].kinds, links)
-    return KnownDevices(whole, problems, complete=not problems and os.path.exists(path))
+    links = tuple(dict.fromkeys(link for one in found.values() for link in one.links))
+    first = next(iter(found.values()))
+    whole = Inventory(tuple(records), first.kinds, links)
+    return KnownDevices(whole, problems, complete=path in found and not problems)
 
 
 def _pools(path: str) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import inventories
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import render
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
@@ -72,6 +73,19 @@ def test_one_that_can_not_be_read_hides_no_other(place):
     assert [one.id for one in found.devices] == ["pci:9"]
     assert sorted(problems) == sorted([path, broken])
     assert "another" in problems[path]
+
+
+def test_an_inventory_that_comes_meanwhile_is_not_known_yet(place, monkeypatch):
+    path = place([GPU], "drm")
+    real = inventory.read
+
+    def read(one, boot, **options):
+        place([NIC])
+        return real(one, boot, **options)
+
+    monkeypatch.setattr(inventory, "read", read)
+    found, _problems, complete = inventories.read_inventories(path, "b1")
+    assert [one.id for one in found.devices] == ["pci:0"] and not complete
 
 
 def test_pools_lie_beside_the_inventory():
