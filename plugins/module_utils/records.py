@@ -18,8 +18,8 @@ OCCUPIED = (WARN, REFUSE, IGNORE)
 
 
 NODE, NET = "node:", "net:"  # prefixes of the names of `items`
-# Prefixes of the ledger's names that specs and settings give. All its other names are ids, which discovery gives.
-GIVEN = (NODE, NET, "mount:", "group:")
+MOUNT, GROUP = "mount:", "group:"  # prefixes of the device plugin's names for what has neither, and for several devices
+GIVEN = (NODE, NET, MOUNT, GROUP)  # all other names in the ledger are ids, which discovery gives
 
 
 def items(paths: Iterable[str], interfaces: Iterable[str] = ()) -> list[str]:

@@ -11,7 +11,7 @@ from functools import partial
 from ...allocation.holds.pod_holds import holder
 from ...allocation.ledger import examine
 from ...allocation.ledger.grant import Hold
-from ...records import NET, NODE
+from ...records import MOUNT, NET, NODE
 from ...spec.items import items_of
 from ...spec.registry import all_edits
 from .rule import DoctorRule, Symptom
@@ -59,7 +59,7 @@ def _is_gone(hold: Hold, there: set[str], discovered: bool) -> bool:
 
     Mounts are never reported as gone. Ids are reported only after a discovery.
     """
-    told = hold.device.startswith((NODE, NET)) or (discovered and not hold.device.startswith("mount:"))
+    told = hold.device.startswith((NODE, NET)) or (discovered and not hold.device.startswith(MOUNT))
     return told and there.isdisjoint((hold.device, *hold.consists_of))
 
 

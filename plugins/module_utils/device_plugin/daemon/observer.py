@@ -37,6 +37,7 @@ from . import inventories
 
 # All processes of a host share some thousand inotify watches. The regular looks cover further directories.
 MOST_DIRECTORIES = 256
+UNREFRESHED = "fleet.cdi writes the spec of {}, and no inventory of this boot has the device; run `fleet-cdi refresh`"
 
 
 class NodeView(NamedTuple):
@@ -49,9 +50,6 @@ class NodeView(NamedTuple):
     overlapping: frozenset[str] = frozenset()  # resources whose holds make devices of other resources Unhealthy
     directories: tuple[str, ...] = ()  # to follow: those with device nodes and mounts of the offered units
     warnings: tuple[str, ...] = ()  # about claims of DRA drivers
-
-
-UNREFRESHED = "fleet.cdi writes the spec of {}, and no inventory of this boot has the device; run `fleet-cdi refresh`"
 
 
 class _Files(NamedTuple):

@@ -128,13 +128,13 @@ def _why(name: str, unit: OfferedUnit, held: LedgerView, index: _Index, by_items
     why = why_not_owned(hold.kind, KUBERNETES, held.owners.get(hold.kind, ()), index.using.get(hold.kind, ()))
     if why or not (held.complete or any(is_held(part, unit.device) for part in own)):
         return reason("taken", why or INCOMPLETE)
-    why = _holder(unit, key, index, by_items, ", which a pod was given as well" if own else "")
+    why = _taken_by(unit, key, index, by_items, ", which a pod was given as well" if own else "")
     if why:
         return reason("taken", why)
     return reason("taken", held.unusable) if held.unusable and not own else ""
 
 
-def _holder(unit: OfferedUnit, key: Key, index: _Index, by_items: bool, also: str) -> str:
+def _taken_by(unit: OfferedUnit, key: Key, index: _Index, by_items: bool, also: str) -> str:
     """Tell who has hardware of a unit, or may have it; "" if nobody does. `also`: what to add for a claim."""
     for name, wanted in hold_of(unit.device).locks().items():
         for mode, text in _rivals(name, key, index, also):

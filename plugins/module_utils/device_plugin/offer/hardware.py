@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 
 from ...discovery.inventory import Inventory
 from ...locality import RELATIONS
-from ...records import Device, Health, Link
+from ...records import MOUNT, Device, Health, Link
 from ...spec.items import NO_OTHERS
 from ...spec.same_nodes import SameNodes
 from .identity import Identity
@@ -76,7 +76,7 @@ class Hardware:
         if not ids:
             named = {self._names.get(f"{kind}={name}", "") for name in one.names} - {""}
             # A name alone proves nothing if the spec and the inventory both give nodes, but different ones.
-            ids = {name for name in named if not self._items[name] or one.own[0].startswith("mount:")}
+            ids = {name for name in named if not self._items[name] or one.own[0].startswith(MOUNT)}
         return sorted(ids)
 
     def _one(self, kind: str, one: Identity, ids: Sequence[str], often: Mapping[str, int]) -> IdentifiedDevice:

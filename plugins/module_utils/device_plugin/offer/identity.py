@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ...records import plain
+from ...records import MOUNT, plain
 from ...spec.items import NO_OTHERS, Edits, items_of
 from ...spec.names import AGGREGATES
 from ...spec.same_nodes import SameNodes
@@ -88,7 +88,7 @@ def identities(
 def _direct(edits: Edits, same: SameNodes) -> frozenset[str]:
     """Return the items of a device of a spec."""
     sources = (mount["hostPath"] for mount in edits.get("mounts") or ())
-    files = (f"mount:{plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
+    files = (f"{MOUNT}{plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
     return items_of(edits, same) or frozenset(files)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from ...allocation.ledger.grant import WHOLE, hold_of
 from ...discovery.inventory import Inventory
-from ...records import NET, Device, Link
+from ...records import GROUP, NET, Device, Link
 from ...spec.names import claim_uid, transient_id
 from ...spec.registry import Registry
 from ...spec.same_nodes import SameNodes
@@ -286,7 +286,7 @@ def _group(
             parts[name] = found
         elif name in group.members:
             return f"{name}: {kind.others[name] if kind and name in kind.others else 'no spec defines it'}", None
-    found = together(f"group:{settings.name}/{group.name}", [*parts.values()])
+    found = together(f"{GROUP}{settings.name}/{group.name}", [*parts.values()])
     return "", _unit(group.name, tuple(parts), found, settings, apart_from)
 
 
