@@ -458,7 +458,7 @@ class World:
         self.refresh()
 
     def listed_ids(self) -> set[str]:
-        """Return the ids in the inventory; none where there is no inventory."""
+        """Return the ids in the inventory. Without an inventory, return an empty set."""
         path = Path(self.host.places.inventory)
         return {one["id"] for one in json.loads(path.read_text())["devices"]} if path.exists() else set()
 
