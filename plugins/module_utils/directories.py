@@ -130,7 +130,7 @@ def deepest(path: str) -> tuple[int, str, list[str]]:
                 return at, where, [name, *reversed(pending)]
             try:
                 found = os.fstat(below)
-                there = os.path.normpath(os.path.join(where, name))
+                there = os.path.dirname(where) if name == ".." else os.path.join(where, name)
                 if stat.S_ISLNK(found.st_mode):
                     _check_link(path, there, below, found)
                     links += 1
@@ -138,18 +138,17 @@ def deepest(path: str) -> tuple[int, str, list[str]]:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
                     target = os.readlink("", dir_fd=below)
                     pending += _names(target)
-                    if not target.startswith("/"):
-                        continue
-                    next_, there = os.open("/", FLAGS | os.O_DIRECTORY), "/"
+                    if target.startswith("/"):
+                        root = os.open("/", FLAGS | os.O_DIRECTORY)
+                        os.close(at)
+                        at, where = root, "/"
                 else:
                     if not stat.S_ISDIR(found.st_mode):
                         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), there)
                     _check(path, there, below, found)
-                    next_ = os.dup(below)
+                    at, below, where = below, at, there
             finally:
                 os.close(below)
-            os.close(at)
-            at, where = next_, there
         return at, where, []
     except BaseException:
         os.close(at)
