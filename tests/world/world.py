@@ -529,8 +529,8 @@ class World:
         plugin = self.plugin
         for pause in (0.0, LONGEST):
             if pause and not calm and self.chance.random() < 0.3:
-                self._pod_comes()  # podresources lists it some time after its Allocate
-                if plugin is not self.plugin:
+                told = self._pod_comes()  # podresources lists it some time after its Allocate
+                if plugin is not self.plugin or not told:  # in doubt: only one look follows it
                     return
             self.kernel.pass_time(pause)
             outcome = self.run("step", lambda: plugin.step(in_use), calm=calm, at_kill=plugin.die)
@@ -545,13 +545,17 @@ class World:
             self.books.release(who)
         self.audit()
 
-    def _pod_comes(self) -> None:
-        if len(self.callers) < CALLERS:
-            self.numbers += 1
-            pod = Pod(self, self.numbers)
-            self.note(f"{pod.name} {pod.start(1)}")
-            self.callers.append(pod)
-            self.forget()
+    def _pod_comes(self) -> bool:
+        """Start a pod. Returns False if it has cards in doubt."""
+        if len(self.callers) >= CALLERS:
+            return True
+        self.numbers += 1
+        pod = Pod(self, self.numbers)
+        told = pod.start(1)
+        self.note(f"{pod.name} {told}")
+        self.callers.append(pod)
+        self.forget()
+        return told != "in doubt"
 
     # -- the host ----------------------------------------------------------------------------------
 
