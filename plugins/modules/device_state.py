@@ -15,6 +15,7 @@ description:
     left out of the specs and of grants from now on, with its partitions and virtual functions; who holds it keeps it.
   - The device is remembered by its identity, so neither a reboot nor another number brings it back; another card in the
     same slot is not meant. C(fleet-cdi doctor) and M(fleet.cdi.device_info) show the reason.
+  - A device that is out of service can't be disabled again while no inventory of this boot tells which card is there.
   - On the host itself C(fleet-cdi device disable) and C(fleet-cdi device enable) do the same.
 author:
   - fleet.cdi contributors (@fleet-cdi)

@@ -73,9 +73,17 @@ def converge_states(
     now = moment(clock())
     there = read_disabled(places.state_dir)
     decided: dict[str, Optional[Disabled]] = {}
+    devices, trouble = listed_devices(places.inventory)
     for one in wanted:
-        device, id_ = find_device(one.device, there, places.inventory)
-        decided[id_] = _after(one, device, there.get(id_), now)
+        device = device_lookup.find(one.device, devices, there, trouble)
+        id_ = device.id if device else one.device
+        before = there.get(id_)
+        if one.reason and not device and before and before.unique and trouble:
+            raise CdiError(
+                f"device: found {id_!r}, which is out of service as card {before.unique}; expected an inventory, which "
+                f"tells if that card is still there: {trouble}"
+            )
+        decided[id_] = _after(one, device, before, now)
     path = path_of(places.state_dir)
 
     def states(current: Mapping[str, Disabled]) -> dict[str, Disabled]:
@@ -106,16 +114,6 @@ def _after(
     if before and not is_other and (before.reason, before.until) == (wanted.reason, wanted.until):
         return before
     return Disabled(wanted.reason, now, wanted.until, unique)
-
-
-def find_device(name: str, there: Mapping[str, Disabled], listing: str) -> tuple[Optional[Device], str]:
-    """Find a device by `name`; return (the device, its id). A device out of service need not be present.
-
-    Raises CdiError if no device or several devices have this name.
-    """
-    devices, why = listed_devices(listing)
-    device = device_lookup.find(name, devices, there, why)
-    return device, device.id if device else name
 
 
 def listed_devices(listing: str) -> tuple[tuple[Device, ...], str]:

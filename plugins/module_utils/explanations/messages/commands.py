@@ -165,4 +165,19 @@ EXPLANATIONS = (
         do="Look at who holds it. End that request or pod instead.",
         more="fleet-cdi grants list",
     ),
+    Explanation(
+        id="FC1161",
+        title="Nothing tells which card is in this place",
+        messages=("expected an inventory, which tells if that card is still there",),
+        means=(
+            "The device is out of service already, as one card. The inventory is missing, damaged or of another boot. "
+            "So nothing tells if the same card is there now."
+        ),
+        why=(
+            "A decision about a device is about one card. Another card in its place would stay in service, and the "
+            "command would have said otherwise."
+        ),
+        do="Discover again, and repeat the command. If the discovery fails, its message says why.",
+        more="fleet-cdi refresh",
+    ),
 )

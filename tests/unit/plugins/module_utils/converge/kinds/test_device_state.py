@@ -150,6 +150,20 @@ def test_a_device_that_died_meanwhile_can_be_enabled(places):
     assert change(places, "misc:fuse").after is None
 
 
+def test_without_an_inventory_nothing_tells_which_card_is_there_now(places):
+    change(places, "misc:fuse", "broken")
+    path = Path(places.state_dir, "device-state.json")
+    document = json.loads(path.read_text())
+    document["devices"]["misc:fuse"]["unique"] = "card-1"
+    path.write_text(json.dumps(document))
+    os.remove(places.inventory)
+    for reason in ("broken", "another"):
+        with pytest.raises(CdiError, match="as card card-1; expected an inventory.*: does not exist"):
+            change(places, "misc:fuse", reason)
+    assert json.loads(path.read_text()) == document and not os.path.exists(places.inventory)
+    assert change(places, "misc:fuse").after is None
+
+
 def test_undo_forgets_it(places):
     change(places, "misc:fuse", "broken")
     assert undo(places.state_dir).kept == ()
