@@ -188,6 +188,7 @@ class Host:
         place.parent.mkdir(exist_ok=True)
         place.unlink(missing_ok=True)
         place.symlink_to(f"../{_names(self.minors[slot])[1]}")
+        self._nodes[path] = slot
         return path
 
 

@@ -17,8 +17,9 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -68,8 +69,11 @@ def main(arguments: list[str]) -> int:
 def trace(base: Path) -> int:
     """Run one world and print all of it."""
     world = World(SEED, base / "host")
-    with suppress(Broken):  # the trace says it
+    try:
         world.live(min(DAYS, LIFE))
+    except Broken as error:  # the trace says which promise
+        if error.__cause__:
+            traceback.print_exception(error.__cause__)
     print("\n".join(world.trace))
     print(f"digest {world.digest()}")
     return 0

@@ -34,7 +34,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_st
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import Report, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import NODE, CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 
 DAY = 86400.0  # seconds
@@ -327,10 +327,14 @@ class World:
         if outcome.error:
             raise Broken(f"ledger: {outcome.error}")
         found: dict[str, set[int]] = {}
+        boot = self.host.kernel.boot_id
         for grant in outcome.value:
             key = grant.key
             who = unit_name(key.request_id) if key.plugin == RESOURCE else key.request_id
-            found.setdefault(who, set()).update(self.host.slot_of_id(hold.device) for hold in grant.holds)
+            slots = found.setdefault(who, set())
+            for part in grant.parts:  # a device node of an earlier boot names no card
+                mine = [one for one in part.holds if part.boot_id == boot or not one.device.startswith(NODE)]
+                slots.update(self.host.slot_of_id(hold.device) for hold in mine)
         return found
 
     def audit(self) -> None:
@@ -445,7 +449,7 @@ class World:
             self.doubted.add(slot)
             self.fresh = False
             return
-        if outcome.error and slot not in self.disabled and device_id(slot) not in self.listed_ids():
+        if outcome.error and device_id(slot) not in self.listed_ids() and (reason or slot not in self.disabled):
             self.note("refused: no refresh has seen it")
             return
         if outcome.error and not (slot in self.doubted and slot not in self.host.present):
