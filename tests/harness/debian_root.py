@@ -45,8 +45,9 @@ done; shift
 exec chroot "$root" "$@"
 """
 KERNEL = ("/proc", "/sys", "/dev")
-# What the network needs: addresses of names, and which certificates this machine trusts.
-NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/usr/local/share/ca-certificates")
+# What the network needs: addresses of names, which certificates this machine trusts, and its settings of pip: a program
+# that starts a pip of its own (ansible-test) passes no variables on to it.
+NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/usr/local/share/ca-certificates", "/etc/pip.conf")
 PASSED_ON = re.compile(r"(https?|no|all)_proxy|(PIP|SSL|REQUESTS|CURL)_\w+", re.IGNORECASE)
 SETTING = re.compile(r"^(?:global|install)\.([\w-]+)='(.*)'$", re.MULTILINE)  # as `pip config list` prints it
 

@@ -196,31 +196,36 @@ def write(found: dict[str, dict[str, Row]]) -> None:
     TESTED.write_text(head + yaml.safe_dump(known, sort_keys=False, width=1000), encoding="utf-8")
 
 
+def passes(found: dict[str, dict[str, Row]], section: str, name: str, run: Callable[[], Row]) -> bool:
+    """Run a row, and note in `found` what it gave. Returns False if it failed."""
+    print(f"--- {section}: {name}", flush=True)
+    try:
+        row = {**run(), "date": datetime.date.today().isoformat()}
+    except Missing as why:
+        print(f"SKIPPED in matrix: {section} {name}: {why}", flush=True)
+        return True
+    except (Failed, OSError, subprocess.CalledProcessError) as why:
+        found[section].pop(name, None)
+        print(f"FAILED: {section} {name}: {why}", flush=True)
+        return False
+    was = found[section].get(name, {})
+    # What another step said of the same version stays.
+    same = all(was.get(key) == row.get(key) for key in ("ansible_core", "python"))
+    found[section][name] = {**(was if same else {}), **row}
+    print(json.dumps(row), flush=True)
+    return True
+
+
 def main(chosen: list[str]) -> int:
     """Run the rows; 1 if one failed."""
     if why := debian_root.lacking():
         print(f"SKIPPED in matrix: root directories of Debian ({why})")
         return 0
     found = yaml.safe_load(TESTED.read_text(encoding="utf-8")) if TESTED.exists() else {"cores": {}, "hosts": {}}
-    failed = 0
-    for section, name, run in rows(chosen):
-        print(f"--- {section}: {name}", flush=True)
-        try:
-            row = {**run(), "date": datetime.date.today().isoformat()}
-        except Missing as why:
-            print(f"SKIPPED in matrix: {section} {name}: {why}", flush=True)
-            continue
-        except (Failed, OSError, subprocess.CalledProcessError) as why:
-            failed += 1
-            found[section].pop(name, None)
-            print(f"FAILED: {section} {name}: {why}", flush=True)
-        else:
-            was = found[section].get(name, {})
-            # What another step said of the same version stays.
-            same = all(was.get(key) == row.get(key) for key in ("ansible_core", "python"))
-            found[section][name] = {**(was if same else {}), **row}
-            print(json.dumps(row), flush=True)
-        write(found)
+    try:
+        failed = sum([not passes(found, *row) for row in rows(chosen)])
+    finally:
+        write(found)  # at the end: units that a later row runs compare README with this file
     return int(failed > 0)
 
 
