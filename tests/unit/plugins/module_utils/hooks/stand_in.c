@@ -67,6 +67,15 @@ static int large_file(void)
     return 0;
 }
 
+/* Tell the sets of capabilities: effective, permitted and inheritable, for numbers up to 31, then for the others. */
+static int capabilities(void)
+{
+    unsigned int header[2] = {0x20080522, 0}, sets[6];
+    if (syscall(SYS_capget, header, sets))
+        return 1;
+    return printf("%x %x %x, %x %x %x\n", sets[0], sets[1], sets[2], sets[3], sets[4], sets[5]) < 0;
+}
+
 int main(int count, char **words)
 {
     const char *attack = words[1], *argument = count > 2 ? words[2] : "";
@@ -101,6 +110,8 @@ int main(int count, char **words)
     IS("host") (access(argument, F_OK) != 0);
     IS("environment") (getenv("SECRET") == 0);
     IS("descriptor") (fcntl(atoi(argument), F_GETFD) < 0);
+    if (!strcmp(attack, "capabilities"))
+        return capabilities();
     if (!strcmp(attack, "say"))
         return puts("\033[31mred\n/opt/lib: a line") < 0;
     if (!strcmp(attack, "say much"))

@@ -156,6 +156,13 @@ def test_the_same_attack_gets_through_without_the_cage(stand_in, aims, attack):
     assert done.returncode == 0
 
 
+def test_it_keeps_two_capabilities(caged, monkeypatch):
+    monkeypatch.setattr(seccomp, "supported", lambda: False)  # the list does not have capget(2)
+    dac_override, fowner = 1 << 1, 1 << 3  # linux/capability.h
+    kept = f"{dac_override | fowner:x}"
+    assert caged("capabilities") == (0, f"{kept} {kept} 0, 0 0 0\n")
+
+
 def test_a_file_handle_opens_what_is_elsewhere_for_root(stand_in, aims, bundle):
     done = subprocess.run(["chroot", bundle.root, "/ldconfig", "handle", aims["handle"]], check=False)
     assert done.returncode != 0  # it is not there
@@ -206,6 +213,15 @@ def test_the_copy_can_not_be_changed():
     os.close(program)
 
 
+def test_a_script_around_the_program_is_not_what_runs(tmp_path):
+    """Ubuntu's ldconfig is a script, which would need a shell in the container."""
+    (tmp_path / "ldconfig").write_text("#!/bin/sh")
+    (tmp_path / "ldconfig.real").write_text("the program")
+    with os.fdopen(confined_ldconfig.copy(str(tmp_path / "ldconfig"))) as copied:
+        copied.seek(0)
+        assert copied.read() == "the program"
+
+
 def test_it_ends_with_whoever_waits_for_it(bundle, stand_in):
     bundle.fill({"proc": {"mode": 0o755}})
     code = "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -241,6 +257,27 @@ def test_numbers_of_system_calls_are_those_of_the_kernel(machine):
         if number is not None and found.get(alias.get(name, name)) not in (str(number), None)
     }
     assert not wrong and len(numbers) > 50
+
+
+@pytest.mark.parametrize("machine", seccomp.ARCHITECTURES)
+def test_names_of_architectures_are_those_of_the_kernel(machine):
+    headers = [Path("/usr/include/linux", name) for name in ("audit.h", "elf-em.h")]
+    if not all(path.exists() for path in headers):
+        pytest.skip(f"no {headers[0]}")
+    text = "".join(path.read_text() for path in headers)
+    words = dict(re.findall(r"^#define\s+(\w+)\s+(.+?)\s*(?:/\*.*)?$", text, re.MULTILINE))
+    named = words[f"AUDIT_ARCH_{machine.upper()}"].strip("()").split("|")
+    assert seccomp.ARCHITECTURES[machine] == sum(int(words.get(words[name], words[name]), 0) for name in named)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [(sys, "maxsize", 2**31 - 1), (sys, "byteorder", "big"), (os, "uname", lambda: os.uname_result("sn12m"))],
+)
+def test_no_filter_for_other_programs_and_machines(monkeypatch, module, name, value):
+    assert seccomp.supported() == (os.uname().machine in seccomp.ARCHITECTURES)
+    monkeypatch.setattr(module, name, value)
+    assert not seccomp.supported()
 
 
 def test_the_filter_has_a_program_for_each_architecture():

@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.state import loads
+
 from .conftest import tree
 
 TABLE = yaml.safe_load(Path(__file__).with_name("main.yml").read_text(encoding="utf-8"))
@@ -70,6 +72,19 @@ def test_state(bundle, case):
     else:
         assert (done.returncode, done.stderr) == (0, "")
         assert os.readlink(bundle.root / "b") == "a"
+
+
+@pytest.mark.parametrize("error", [ImportError, AttributeError, TypeError])
+def test_a_python_with_another_scanner(monkeypatch, error):
+    """CPython promises neither that module nor what its scanner reads."""
+
+    def refuse(_terms):
+        raise error
+
+    monkeypatch.setattr("_json.make_scanner", refuse)
+    assert loads(' {"bundle": "/b"} ') == {"bundle": "/b"}
+    with pytest.raises(ValueError, match="Extra data"):
+        loads("{} {}")
 
 
 def imported(words, state):
