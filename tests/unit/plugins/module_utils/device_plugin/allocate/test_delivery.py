@@ -114,7 +114,7 @@ def test_what_the_configuration_can_not_have():
     [
         ("cdi", [(1, 20)], True),
         ("cdi", [(1, 20), (1, 28)], True),
-        ("cdi", [(1, 20), (1, 30)], False),  # which one runs is not known
+        ("cdi", [(1, 20), (1, 29)], False),  # which one runs is not known
         ("cdi", [], False),
         ("auto", [(1, 20)], False),
         ("annotations", [(1, 20)], False),
