@@ -44,17 +44,18 @@ def delete_claim(places: Layout, caller: Caller, boot_id: str, id_: str, token: 
             with ending_use(places.state_dir, claim, force) as users:
                 note_ended(places.ended_claims, boot_id, id_, [user.container for user in users])
                 write_claim(places.state_dir, claim._replace(state=ASKED))  # if killed now, the next gc undoes it
-        undo_claim(places, caller, claim)
+        undo_claim(places, caller, claim, force)
         return True
 
 
-def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord) -> None:
+def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord, force: bool = False) -> None:
     """Give back all that a claim may hold, and remove its record; the caller holds the claim.
 
     Raises CdiError if that fails. The claim is `asked` then, with the reason.
     """
     try:
-        files.remove(spec_path(places, claim.id))
+        with ending_use(places.state_dir, claim, force):
+            files.remove(spec_path(places, claim.id))
         drop_users(places.state_dir, claim)
         if claim.access:
             from .lifetime.user_access import take_back  # other claims need not pay for it

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import add_claim as add_claim_file
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import delete_claim as delete_claim_file
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import add_claim
@@ -50,7 +52,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError,
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
-from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
+from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import CLOSED, process_mark
 from ansible_collections.fleet.cdi.tests.unit.builders import program
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT as BOOT_FILE
@@ -721,3 +723,49 @@ class TestRecord:
             file.write(content)
         found = store.read_claims(state)
         assert [claim.id for claim in found.claims] == ["good"] and [*found.errors] == [path]
+
+
+class Killed(BaseException):
+    """SIGKILL."""
+
+
+class TestAskedClaim:
+    """What a killed command left half done still has containers, which keep their devices."""
+
+    @staticmethod
+    def kept(claims):
+        """A container starts with the claim: gc leaves it, and the devices, alone."""
+        claims.start_container(claims.stored("job"))
+        listed = ListedContainers(frozenset({"c"}))
+        assert collect_claims(claims.places, claims.caller, BOOT, listed=lambda: listed).freed == ()
+        with pytest.raises(CdiError, match="0 are free"):
+            claims.add("other", "gpu:2")
+
+    def test_a_killed_del(self, claims, monkeypatch):
+        claims.add("job", "gpu:2")
+        real = files.replace
+
+        def replace(path, *given, **named):
+            if path.endswith(CLOSED):
+                raise Killed
+            return real(path, *given, **named)
+
+        monkeypatch.setattr(files, "replace", replace)
+        with pytest.raises(Killed):
+            claims.delete("job")
+        monkeypatch.undo()
+        self.kept(claims)
+
+    def test_a_killed_add(self, claims, monkeypatch):
+        real = add_claim_file.write_claim
+
+        def write(state_dir, claim):
+            if claim.state == GRANTED:
+                raise Killed
+            real(state_dir, claim)
+
+        monkeypatch.setattr(add_claim_file, "write_claim", write)
+        with pytest.raises(Killed):
+            claims.add("job", "gpu:2")
+        monkeypatch.undo()
+        self.kept(claims)
