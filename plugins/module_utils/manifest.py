@@ -22,6 +22,7 @@ from . import documents, files
 from .records import CdiError
 
 VERSION = 1
+LARGEST = 16 << 20  # bytes
 
 
 def _has(path: str, wanted: Optional[str]) -> bool:
@@ -158,7 +159,10 @@ class Manifest:
         left = [self._intent(one._replace(path=path)) for path, one in writes.items()]
         if not left:
             return
-        for one in left:
+        planned: set[str] = set()
+        for at, one in enumerate(left):  # a directory is of the first file in it
+            left[at] = one = one._replace(planned=[each for each in one.planned if each not in planned])
+            planned.update(one.planned)
             self.files[one.wanted.path] = one.record()
             self.directories += [directory for directory in one.planned if directory not in self.directories]
         removed: list[str] = []
@@ -367,6 +371,11 @@ class Manifest:
         sections = (("kinds", self.kinds), ("edits", self.edits), ("links", self.links))
         document.update({name: found for name, found in sections if found})
         content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+        if len(content) > LARGEST:
+            raise CdiError(
+                f"{self.path}: would be larger than {LARGEST >> 20} MiB, because it keeps the content of files that "
+                "others wrote; expected a smaller file. Move the large file away that is to be replaced."
+            )
         live = files.read(self.path)
         _note_digests(_lock_of(self.state_dir), [digest(content), digest(live.content if live else None)])
         files.replace(self.path, content, 0o600)
@@ -393,7 +402,7 @@ def read_manifest(state_dir: str) -> Manifest:
     """
     state_dir = os.path.abspath(state_dir)
     path = os.path.join(state_dir, "manifest.json")
-    live = files.read(path)
+    live = files.read(path, LARGEST)
     if live is None:
         return Manifest(state_dir, {})
     try:

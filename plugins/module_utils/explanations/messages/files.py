@@ -184,4 +184,13 @@ EXPLANATIONS = (
         do="Correct the path, or install the program.",
         more="namei -l PATH",
     ),
+    Explanation(
+        id="FC1013",
+        title="The manifest would be too large",
+        messages=("would be larger than * MiB, because it keeps the content of files that others wrote",),
+        means="fleet.cdi would replace a file of someone else, and keep its content in the manifest. It is too large.",
+        why="The manifest could not be read again. Then nothing could be undone, and each later run would fail.",
+        do="Move the large file away, or give the new one another name.",
+        more="fleet-cdi doctor",
+    ),
 )

@@ -351,6 +351,29 @@ def test_is_readable_json_for_people(host):
 CONTENTS = st.sampled_from([None, b"ours", b"ours too", b"theirs"])
 
 
+def test_what_would_make_the_manifest_unreadable_is_refused(tmp_path):
+    """It keeps what it replaces. Larger than what reads it, it would be the end of undo and of each later run."""
+    state, path = str(tmp_path / "state"), tmp_path / "x.json"
+    path.write_bytes(b"x" * (13 << 20))
+    with (
+        pytest.raises(CdiError, match="manifest.json: would be larger than 16 MiB"),
+        locked_manifest(state) as manifest,
+    ):
+        manifest.write(str(path), b"ours")
+    assert path.stat().st_size == 13 << 20 and read_manifest(state).files == {}
+
+
+def test_two_files_in_one_new_directory(tmp_path):
+    """Undo removes the directory that both needed."""
+    state, new = str(tmp_path / "state"), tmp_path / "new"
+    with locked_manifest(state) as manifest:
+        manifest.write_all([FileWrite(str(new / name), b"ours") for name in "ab"])
+        manifest.write(str(tmp_path / "c"), b"ours")
+    with locked_manifest(state) as manifest:
+        assert {manifest.take_back(path) for path in sorted(manifest.files)} == {"removed"}
+    assert not new.exists()
+
+
 @settings(max_examples=60, stateful_step_count=12, deadline=None)
 class UndoIsExact(RuleBasedStateMachine):
     """Whatever is written through the manifest, in any order, undo brings back what the first write found."""
