@@ -50,3 +50,13 @@ def test_the_defaults_of_a_spec_are_valid(playbook: str) -> None:
     validator = ArgumentSpecValidator({name: {**option} for name, option in spec(playbook).items()})
     assert not validator.validate({}).error_messages
     assert validator.validate({"fleet_cdi_unknown": 1}).error_messages
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_a_play_that_goes_on_for_all_hosts_together_has_a_strategy_of_its_own(playbook):
+    """By the strategy `free` of a site's ansible.cfg, a verdict came before the answers."""
+    for play in yaml.safe_load((FOLDER / f"{playbook}.yml").read_text(encoding="utf-8")):
+        together = [
+            task for task in play["tasks"] if task.get("run_once") and "validate_argument_spec" not in str(task)
+        ]
+        assert not together or play.get("strategy") == "ansible.builtin.linear", play["name"]
