@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
@@ -45,8 +45,8 @@ class ActionModule(OnHost):
         result = super()._done(arguments, task_vars)
         failed: list[str] = []
         if "needs_packages" in result:
-            failed = self._packages(result.pop("needs_packages"), variables)
-            result["changed"] = True
+            changed, failed = self._packages(result.pop("needs_packages"), variables)
+            result["changed"] = result["changed"] or changed
         if result.pop("again", False):
             # What could not be installed is not asked for again.
             more = super()._done({**arguments, "settings": {**given, "install_packages": False}}, task_vars)
@@ -70,21 +70,22 @@ class ActionModule(OnHost):
         except CdiError as error:
             raise AnsibleActionFail(with_id(str(error))) from error
 
-    def _packages(self, needed: Mapping[str, list[str]], variables: Mapping[str, Any]) -> list[str]:
-        """Install packages by the module of the distribution; return the failures that may be.
+    def _packages(self, needed: Mapping[str, list[str]], variables: Mapping[str, Any]) -> tuple[bool, list[str]]:
+        """Install packages by the module of the distribution; return (something changed, the failures that may be).
 
         Raises AnsibleActionFail if a package is missing without which nothing works.
         """
-        failures = []
+        any_changed, failures = False, []
         for names, text in ((needed["required"], REQUIRED), (needed["optional"], OPTIONAL)):
-            why = self._install(names, variables) if names else ""
+            changed, why = self._install(names, variables) if names else (False, "")
             if why and text is REQUIRED:
                 raise AnsibleActionFail(with_id(text.format(packages=", ".join(names), why=why)))
+            any_changed = any_changed or changed
             failures += [with_id(text.format(packages=", ".join(names), why=why))] if why else []
-        return failures
+        return any_changed, failures
 
-    def _install(self, names: list[str], variables: Mapping[str, Any]) -> str:
-        """Install packages; return why that failed, or ""."""
+    def _install(self, names: list[str], variables: Mapping[str, Any]) -> tuple[bool, str]:
+        """Install packages; return (something changed, why that failed, or "")."""
         task = self._task.copy()
         task.args = {"name": names, "state": "present"}
         action = self._shared_loader_obj.action_loader.get(
@@ -96,8 +97,12 @@ class ActionModule(OnHost):
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
-        done = action.run(task_vars=dict(variables))
-        return str(done.get("msg") or "no reason given") if done.get("failed") else ""
+        try:
+            done = action.run(task_vars=dict(variables))
+        except AnsibleError as error:  # no package manager of this host, say
+            return False, str(error)
+        why = str(done.get("msg") or "no reason given") if done.get("failed") else ""
+        return bool(done.get("changed")), why
 
 
 def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import yaml
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import device_plugin_settings
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import settings as host_tables
@@ -192,8 +193,7 @@ def host_settings(variables: Mapping[str, Any]) -> dict[str, Any]:
         if ours.get(new, all_variables()[new].default) == all_variables()[new].default:
             ours[new] = ours[old]
     host, plugin = (_without_prefix(ours, role, names) for role, names in TAKEN.items())
-    wanted = ours.get("cdi_host_device_plugin", False)
-    if wanted is True or str(wanted).lower() in host_tables.YES:
+    if boolean(ours.get("cdi_host_device_plugin", False), strict=False):  # as the role's argument spec reads it
         host[host_tables.SECTION] = plugin
     return host
 

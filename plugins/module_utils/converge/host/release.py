@@ -52,7 +52,8 @@ def _lacking(missing: list[str], run: HostRun) -> PartOutcome:
                 result={"needs_packages": {"required": required, "optional": [*{*missing} - {*required}]}}
             )
         text = f"{', '.join(missing)}: would be installed from the distribution (cdi_host_install_packages)"
-        return PartOutcome(True, warnings=[text])
+        # One that can't be had would be a change for ever: discovery works without the optional ones.
+        return PartOutcome(bool(required), warnings=[text])
     result = {"missing_packages": missing} if missing else {}
     if not required:
         return PartOutcome(result=result)
