@@ -519,10 +519,11 @@ class World:
         strange = slots & self.books.taken() - mine
         if strange:
             raise Broken(f"offered: slots {sorted(strange)} are healthy for the kubelet, and someone has them")
-        if not self.books.unsure and slots != usable.keys() - self.books.taken():
-            raise Broken(
-                f"offered: the kubelet may grant {sorted(slots)}; free are {sorted(usable.keys() - self.books.taken())}"
-            )
+        # A card that moved to another slot is the unit of a pod until that pod ends, for the kubelet.
+        moved = {self.slot_of_unit(unit) for unit in self.plugin.healthy() if unit.id in busy}
+        due = usable.keys() - self.books.taken() - moved
+        if not self.books.unsure and slots != due:
+            raise Broken(f"offered: the kubelet may grant {sorted(slots)}; free are {sorted(due)}")
 
     def look_and_step(self, calm: bool = False) -> None:
         """The device plugin looks, and learns twice from podresources what pods have, with time between."""
@@ -550,7 +551,7 @@ class World:
         self.audit()
 
     def _pod_comes(self) -> bool:
-        """Start a pod. Returns False if it has cards in doubt."""
+        """Start a pod. Returns False if a call failed: it has cards in doubt, or the plugin saw less than there is."""
         if len(self.callers) >= CALLERS:
             return True
         self.numbers += 1
@@ -559,7 +560,7 @@ class World:
         self.note(f"{pod.name} {told}")
         self.callers.append(pod)
         self.forget()
-        return told != "in doubt"
+        return told not in ("in doubt", "no device plugin")
 
     # -- the host ----------------------------------------------------------------------------------
 
