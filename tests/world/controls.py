@@ -116,6 +116,7 @@ CONTROLS = {
         "part 9: a grant made in the same millisecond as the list counted as younger than it",
         ((grants, "stamp", _milliseconds),),
         ("gc: kept",),
+        25,
     ),
     "one token for all holds of a unit": Control(
         "the late release of a pod's hold frees that of the next pod",
@@ -165,6 +166,7 @@ CONTROLS = {
         "part 9: a device that a DRA driver's spec names by another path goes out twice",
         ((StrangeNodes, "look", lambda _self, _at: SameNodes()),),
         ("granted twice", "offered"),
+        3,
     ),
     "a refresh that drops what is held": Control(
         "part 8: a device that someone has goes from its spec",
