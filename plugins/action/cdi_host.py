@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.module_utils.common.validation import check_type_dict
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
@@ -39,6 +40,10 @@ class ActionModule(OnHost):
         given = arguments.get("settings")
         if given is None:
             given = self._settings(variables)
+        try:
+            given = check_type_dict(given)  # `-a "settings={...}"` on the command line is a text
+        except TypeError:
+            return super()._done(arguments, task_vars)  # the module says why
         arguments = {"parts": _parts(variables), **arguments, "settings": given}
         if "prefix" in given:
             arguments.setdefault("prefix", given["prefix"])

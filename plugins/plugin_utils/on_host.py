@@ -23,7 +23,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Optional
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
@@ -63,7 +63,12 @@ class OnHost(ActionBase):
             if option in self._task.args:
                 why = f"{option}: is filled in by {self._task.action} itself; remove it from the task"
                 raise AnsibleActionFail(with_id(why))
-        return self._done({**self._task.args, "release": release().id}, task_vars)
+        try:
+            return self._done({**self._task.args, "release": release().id}, task_vars)
+        except AnsibleConnectionFailure:  # Ansible calls such a host unreachable
+            raise
+        except AnsibleError as error:  # an exception would ignore failed_when, by which a playbook judges all hosts
+            return {"failed": True, "msg": str(error)}
 
     def _done(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
         """Return the result of the module for these arguments, by the first way that can be used."""
