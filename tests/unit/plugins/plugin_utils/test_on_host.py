@@ -219,3 +219,22 @@ def test_errors_and_warnings_of_the_release_are_those_of_the_task() -> None:
     answer = json.dumps({"error": "/etc/cdi/a.json: found no JSON", "warnings": ["old"]})
     result = Host(lambda mark, _answer: plainly(mark, answer)).run()
     assert result == {"changed": False, "failed": True, "msg": "/etc/cdi/a.json: found no JSON", "warnings": ["old"]}
+
+
+def test_settings_as_text_are_what_they_say() -> None:
+    """`ansible -m fleet.cdi.cdi_host -a "settings={...}"` gives a text."""
+    host = Host(plainly)
+    host.run(action=cdi_host.ActionModule, settings='{"prefix": "/srv/cdi", "devices": {}}')
+    assert host.options["settings"] == {"prefix": "/srv/cdi", "devices": {}} and host.options["prefix"] == "/srv/cdi"
+    host.run(action=cdi_host.ActionModule, settings="no mapping")
+    assert host.modules[-1]["settings"] == "no mapping", "the module says why"
+
+
+def test_what_a_task_can_not_do_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception would ignore failed_when, and a playbook that judges all hosts would know nothing of this one."""
+
+    def refuse(*_arguments: Any) -> dict[str, Any]:
+        raise AnsibleActionFail("no")
+
+    monkeypatch.setattr(cdi_host.ActionModule, "_settings", refuse)
+    assert Host(plainly).run(action=cdi_host.ActionModule) == {"failed": True, "msg": "no"}
