@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import yaml
-from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import device_plugin_settings
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import settings as host_tables
@@ -31,6 +30,7 @@ PREFIXES = (*(f"{role}_" for role in ROLES), "fleet_cdi_")
 DEVICES = "cdi_host_devices"
 RESOURCES = "cdi_device_plugin_resources"
 
+TRUE = (*host_tables.YES, "1", "1.0", "y", "t")  # what the role's argument spec takes for true
 WORDS = [form for word in (*host_tables.YES, *host_tables.NO) for form in (word, word.title(), word.upper())]
 
 # The configuration of the device plugin takes no other paths.
@@ -193,7 +193,7 @@ def host_settings(variables: Mapping[str, Any]) -> dict[str, Any]:
         if ours.get(new, all_variables()[new].default) == all_variables()[new].default:
             ours[new] = ours[old]
     host, plugin = (_without_prefix(ours, role, names) for role, names in TAKEN.items())
-    if boolean(ours.get("cdi_host_device_plugin", False), strict=False):  # as the role's argument spec reads it
+    if str(ours.get("cdi_host_device_plugin", False)).lower() in TRUE:
         host[host_tables.SECTION] = plugin
     return host
 

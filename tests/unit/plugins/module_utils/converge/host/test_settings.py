@@ -97,3 +97,13 @@ def test_a_site_adds_distributions_without_repeating_the_known_ones() -> None:
         refuse_unsupported({"id": "ubuntu", "version_id": version, "name": "Ubuntu"}, more)
     with pytest.raises(CdiError, match="24.10"):
         refuse_unsupported({"id": "ubuntu", "version_id": "24.10", "name": "Ubuntu"}, more)
+
+
+@pytest.mark.parametrize("wanted", [True, 1, "1", "y", "Yes", "on", "TRUE"])
+def test_the_device_plugin_is_wanted_in_all_of_ansibles_words(wanted):
+    assert "device_plugin" in host_settings({"cdi_host_device_plugin": wanted})
+
+
+@pytest.mark.parametrize("unwanted", [False, 0, "0", "n", "No", "off", ""])
+def test_the_device_plugin_is_not_wanted(unwanted):
+    assert "device_plugin" not in host_settings({"cdi_host_device_plugin": unwanted})
