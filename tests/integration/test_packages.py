@@ -61,6 +61,9 @@ def test_what_is_optional_is_done_without(bare, tmp_path):
     said = bare("fleet.cdi.cdi_host", **settings)
     assert "python3-pyudev: could not be installed: " in said and "cdi_host_install_packages to false" in said
     assert list((tmp_path / "cdi").glob("*.json"))
+    for check in (False, True):
+        said = bare("fleet.cdi.cdi_host", check=check, **settings)
+        assert "changed=0" in said and "python3-pyudev" in said, "what can't be had would be a change for ever"
 
 
 def test_what_is_required_stops_the_run(bare, tmp_path):

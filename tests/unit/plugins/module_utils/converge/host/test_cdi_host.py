@@ -125,6 +125,8 @@ def test_a_host_without_pyudev_goes_on(answer: Answer, monkeypatch: pytest.Monke
     assert changed(done) == ["specs"] and done["missing_packages"] == ["python3-pyudev"] and "again" not in done
     asked, _warnings = answer(devices=TWO, install_packages=True)
     assert asked["needs_packages"] == {"required": [], "optional": ["python3-pyudev"]}
+    shown, warnings = answer(check=True, devices=TWO, install_packages=True)
+    assert not shown["changed"] and "python3-pyudev: would be installed from the distribution" in " ".join(warnings)
 
 
 def test_the_command_of_a_host_does_the_same(
