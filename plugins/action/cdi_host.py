@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Optional
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.validation import check_type_dict
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import settings as host_settings
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 from ansible_collections.fleet.cdi.plugins.plugin_utils.old_name import warn_of_old_name
 from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import OnHost
 
-TAKEN = tuple(f"{role}_" for role in settings.TAKEN)  # prefixes of the variables that count
 settings.old_names(())  # reads settings.yml once, before Ansible forks for the hosts
 
 REQUIRED = (
@@ -39,7 +39,7 @@ class ActionModule(OnHost):
         variables = task_vars or {}
         given = arguments.get("settings")
         if given is None:
-            given = self._settings(variables)
+            given = self._settings(variables, arguments.get("state") == "absent")
         try:
             given = check_type_dict(given)  # `-a "settings={...}"` on the command line is a text
         except TypeError:
@@ -65,15 +65,27 @@ class ActionModule(OnHost):
         python = arguments["settings"].get("python", "/usr/bin/python3")
         return python if isinstance(python, str) and python.startswith("/") else ""
 
-    def _settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of the host by its variables. Raises AnsibleActionFail."""
-        ours = {name: self._templar.template(value) for name, value in variables.items() if name.startswith(TAKEN)}
-        for old, new in settings.old_names(ours).items():
+    def _settings(self, variables: Mapping[str, Any], absent: bool) -> dict[str, Any]:
+        """Return the settings of the host by its variables, with `absent` those of a removal. Raises AnsibleActionFail.
+
+        No other variable is templated: what a run does not read can't stop it.
+        """
+        role = self._templated(variables, "cdi_host_", host_settings.OF_REMOVAL if absent else ())
+        if settings.wants_device_plugin(role):
+            role.update(self._templated(variables, "cdi_device_plugin_"))
+        for old, new in settings.old_names(role).items():
             warn_of_old_name(old, new)
         try:
-            return settings.host_settings(ours)
+            return settings.host_settings(role)
         except CdiError as error:
             raise AnsibleActionFail(with_id(str(error))) from error
+
+    def _templated(self, variables: Mapping[str, Any], prefix: str, only: Collection[str] = ()) -> dict[str, Any]:
+        """Return the values of the variables with this prefix; with `only`, of those alone, given without it."""
+        names = [name for name in variables if name.startswith(prefix)]
+        return {
+            name: self._templar.template(variables[name]) for name in names if not only or name[len(prefix) :] in only
+        }
 
     def _packages(self, needed: Mapping[str, list[str]], variables: Mapping[str, Any]) -> tuple[bool, list[str]]:
         """Install packages by the module of the distribution; return (something changed, the failures that may be).

@@ -45,7 +45,8 @@ options:
   parts:
     description:
       - What to do of O(settings), with V(state=present). The release is always installed.
-      - Without this option the tags of the command line that are parts count, and without such tags all parts.
+      - Without this option the tags of the command line that are parts count, and without such tags all parts; those of
+        C(--skip-tags) are left out.
     type: list
     elements: str
     choices: [driver, specs, runtimes, plugins, refresh, device_plugin]

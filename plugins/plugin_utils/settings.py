@@ -193,9 +193,14 @@ def host_settings(variables: Mapping[str, Any]) -> dict[str, Any]:
         if ours.get(new, all_variables()[new].default) == all_variables()[new].default:
             ours[new] = ours[old]
     host, plugin = (_without_prefix(ours, role, names) for role, names in TAKEN.items())
-    if str(ours.get("cdi_host_device_plugin", False)).lower() in TRUE:
+    if wants_device_plugin(ours):
         host[host_tables.SECTION] = plugin
     return host
+
+
+def wants_device_plugin(variables: Mapping[str, Any]) -> bool:
+    """Return True if the variables of a host ask for the device plugin."""
+    return str(variables.get("cdi_host_device_plugin", False)).lower() in TRUE
 
 
 def old_names(variables: Iterable[str]) -> dict[str, str]:

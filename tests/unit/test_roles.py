@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +94,57 @@ def test_a_run_of_role_cdi_host_is_one_task() -> None:
         assert [key for key in task if "." in key] == ["fleet.cdi.cdi_host"] and not {"loop", "when"} & task.keys()
 
 
-def test_the_tags_of_role_cdi_host_are_the_parts_of_its_module() -> None:
-    (role,) = [one for one in ROLES if one.name == "cdi_host"]
-    assert document(role, "tasks/main.yml")[0]["tags"] == list(cdi_host.PARTS)
+EVERY = ("release", *cdi_host.PARTS)
+
+
+def run_of_role(tmp_path: Path, arguments: Iterable[str] = (), entry_point: str = "main", **variables: Any) -> Any:
+    """The result of a check of this machine by the role; None if its task was left out."""
+    places = {f"cdi_host_{name}": f"{tmp_path}/{name}" for name in ("prefix", "state_dir", "spec_dir", "device_list")}
+    role = {"name": "fleet.cdi.cdi_host", "tasks_from": entry_point, "rolespec_validate": False}
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {**places, "cdi_host_install_packages": False, **variables},
+        "tasks": [{"ansible.builtin.import_role": role}],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+    command = [program, "-i", "localhost,", "-c", "local", "--check", str(tmp_path / "play.yml"), *arguments]
+    minimal = {**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.minimal"}
+    done = subprocess.run(command, capture_output=True, check=False, text=True, env=minimal)
+    _host, found, result = done.stdout.partition("=> ")
+    return json.JSONDecoder().raw_decode(result)[0] if found else None
+
+
+@pytest.mark.parametrize(
+    "arguments, parts",
+    [
+        ((), EVERY),
+        (("--tags", "mine"), ()),
+        (("--skip-tags", "driver"), [name for name in EVERY if name != "driver"]),
+        (("--skip-tags", ",".join(cdi_host.PARTS)), ()),
+        (("--tags", "refresh,specs", "--skip-tags", "specs"), ("release", "refresh")),
+    ],
+    ids=str,
+)
+def test_tags_of_the_command_line_choose_the_parts(tmp_path: Path, arguments: tuple[str], parts: Sequence[str]) -> None:
+    found = run_of_role(tmp_path, arguments)
+    assert (list(found["parts"]) if found else []) == sorted(parts)
+
+
+BROKEN = "{{ nobody_has_this }}"
+
+
+def test_what_a_run_does_not_read_does_not_stop_it(tmp_path: Path) -> None:
+    unread = {"cdi_device_plugin_resources": BROKEN}
+    assert not run_of_role(tmp_path, **unread)["problems"]
+    assert "nobody_has_this" in run_of_role(tmp_path, **unread, cdi_host_device_plugin=True)["msg"]
+
+
+@pytest.mark.parametrize("unread", [{"cdi_host_devices": BROKEN}, {"cdi_host_refresh_interval": "soon"}], ids=str)
+def test_a_removal_judges_no_setting_that_it_does_not_read(tmp_path: Path, unread: dict[str, Any]) -> None:
+    assert run_of_role(tmp_path, entry_point="remove", **unread)["removed"] == []
+    assert "msg" in run_of_role(tmp_path, **unread)
 
 
 # How Galaxy calls the releases of host.SUPPORTED; Debian's testing has no number and no name there.

@@ -15,7 +15,7 @@ from ...records import CdiError
 from ...safe_text import one_line
 from ..host_runtimes import HostRuntimes
 from .part import HostProblem, HostRun, PartOutcome
-from .settings import read_settings
+from .settings import OF_REMOVAL, read_settings
 
 # In this order; each is a file of this folder. The release comes before all of them. Of those that do nothing without
 # these settings the code is not even loaded: that would take longer than all else.
@@ -35,12 +35,15 @@ ERROR = "error"  # code of a part that could not be done
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module cdi_host for its `options`. Raises CdiError for wrong settings.
 
-    A part that fails is named in `msg`, and the parts before it are in the result.
+    A part that fails is named in `msg`, and the parts before it are in the result. The removal takes only the settings
+    that it reads: no fault in another one stops it.
     """
-    settings = read_settings(options["settings"] or {})
+    absent = options["state"] == "absent"
+    wanted = options["settings"] or {}
+    settings = read_settings({name: wanted[name] for name in OF_REMOVAL if name in wanted} if absent else wanted)
     given = {name: options[name] for name in ("prefix", "state_dir") if options[name]}
     run = new_run({**settings, **given}, options["release"], check, options["archive"] or "")
-    return converge_host(run, options["parts"] or PARTS, options["state"] == "absent")
+    return converge_host(run, options["parts"] or PARTS, absent)
 
 
 def new_run(settings: Mapping[str, Any], release: str, check: bool, archive: str = "", source: str = "") -> HostRun:
