@@ -42,6 +42,7 @@ options:
   limits:
     description:
       - A directory for the hosts of each cause, as files for C(--limit @FILE). It is made if it does not exist.
+        The files of an earlier run are overwritten or removed.
       - Without it, a cause shows at most 20 of its hosts.
     type: path
     env:
@@ -53,6 +54,7 @@ requirements:
   - Set as stdout callback, C(stdout_callback = fleet.cdi.progress) in C(ansible.cfg).
 """
 
+import glob
 import os
 import shutil
 import sys
@@ -175,6 +177,7 @@ class CallbackModule(CallbackBase):
         self._say(f"\n{text}, in {clock(time.monotonic() - self._started)}", colour)
         for number, cause in enumerate(found, 1):
             self._say_cause(number, cause)
+        self._remove_limits(len(found))
 
     def _say_cause(self, number: int, cause: causes.Cause) -> None:
         count = len(cause.hosts)
@@ -191,6 +194,17 @@ class CallbackModule(CallbackBase):
         self._say(f"\n{_hosts(count)}: {cause.text}", constants.COLOR_ERROR)
         self._say(f"  task: {cause.task}")
         self._say(f"  --limit {limit}{more}")
+
+    def _remove_limits(self, count: int) -> None:
+        """Remove the hosts of causes that an earlier run had and this one, with `count` causes, has not."""
+        directory = self._option("limits")
+        for path in glob.glob(os.path.join(glob.escape(directory), "cause-*.limit")) if directory else ():
+            number = os.path.basename(path)[len("cause-") : -len(".limit")]
+            if number.isdecimal() and int(number) > count:
+                try:
+                    os.remove(path)
+                except OSError as error:
+                    self._display.warning(f"{path}: {error.strerror}; it has the hosts of an earlier run")
 
     # -- output --------------------------------------------------------------------------------------
 

@@ -88,8 +88,12 @@ def test_a_run_says_how_far_it_is_and_ends_with_causes(command):
 def test_hosts_of_a_cause_are_written_to_a_file(command, monkeypatch, tmp_path):
     monkeypatch.setenv("FLEET_CDI_PROGRESS_LIMITS", str(tmp_path / "causes"))
     path = tmp_path / "causes/cause-1.limit"
+    path.parent.mkdir()
+    for name in ("cause-1.limit", "cause-2.limit", "cause-12.limit", "cause-mine.limit"):  # an earlier run had more
+        (path.parent / name).write_text("good1\n")
     assert end(run(command)) == [COUNTS, *CAUSE, f"  --limit @{path}"]
     assert path.read_text().split() == ["bad1", "bad2", "bad3", "bad4"]
+    assert sorted(one.name for one in path.parent.iterdir()) == ["cause-1.limit", "cause-mine.limit"]
 
 
 def test_a_terminal_has_a_table_that_stays_in_its_place(command, monkeypatch):
