@@ -71,6 +71,7 @@ EXPLANATIONS = (
             "can't * it: *",
             "can't be listed: *",
             "could not be written to it",
+            "it has the hosts of an earlier run",
             "[Errno *] *",
             "can't be opened (*",
             "can't be locked (*)",
