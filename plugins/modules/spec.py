@@ -95,6 +95,8 @@ options:
       - What to do with a device that is no longer asked for while it is held. That is, while a request was
         granted it, or a container of C(podman) or C(docker), running or stopped, was made with it. An engine resolves
         the name again at every start, so that without the spec such a container can't be restarted.
+      - The same counts for a name that containers of these engines were made with, if O(devices) changed and would give
+        it to another device or to none. Under V(keep) its device keeps it, besides its new names.
       - V(keep) leaves it in the spec until it is free, with a warning that names who holds it. What requests hold goes
         with the next refresh after they gave it back, what containers have with the next run of this module after they
         were removed.

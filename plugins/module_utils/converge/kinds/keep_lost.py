@@ -29,6 +29,8 @@ class Terms(NamedTuple):
     ambiguous: Collection[str] = ()  # qualified names that several devices claim: no device gets them back
     # Id of each device that the settings dropped while it was held -> containers that use it (leaving.py).
     leaving: Mapping[str, Sequence[str]] = {}
+    # Id of each device that the settings name anew -> its names that containers were made with (leaving.py).
+    used_names: Mapping[str, Sequence[str]] = {}
 
 
 class KeptDevices(NamedTuple):
@@ -49,7 +51,8 @@ def keep_lost_devices(
 
     A device that is found but unhealthy counts as gone, because no container could use it. After a reboot the grace
     period starts again, because a driver may come late. While a device is kept, the others keep their names, so an
-    index never changes its meaning. A new device does not get the names of kept ones.
+    index never changes its meaning. A new device does not get the names of kept ones. Other settings name the others
+    anew, but a device keeps its names that are in use, and all of them if it would have none.
     """
     if before is None:
         return KeptDevices(tuple(found), {})
@@ -73,12 +76,21 @@ def keep_lost_devices(
             lost[id_] = gone
         else:
             dropped.append(id_)
-    if not lost:
+    if not lost and not terms.used_names:
         return KeptDevices(tuple(found), {}, tuple(dropped))
-    # Under other settings the old names of present devices have no meaning.
     same = entries == before.wanted["entries"]
-    offered = {id_: names for id_, names in before.offered.items() if id_ in lost or (same and id_ not in dropped)}
-    devices, warnings = _named(found, _fixed(found, offered, lost), lost, terms.ambiguous)
+    offered = {id_: names for id_, names in before.offered.items() if id_ not in dropped}
+    earlier = _fixed(found, offered, lost)
+    fixed = {id_: names for id_, names in earlier.items() if id_ in lost or (lost and same)}
+    # Under the same settings `earlier` lacks the names that another card in the same slot has taken along.
+    used = {
+        id_: tuple(name for name in names if not same or name in earlier.get(id_, ()))
+        for id_, names in terms.used_names.items()
+        if id_ not in fixed
+    }
+    fixed.update(_with_new(found, used, fixed))
+    _add_earlier(found, fixed, earlier)
+    devices, warnings = _named(found, fixed, lost, terms)
     return KeptDevices(devices, lost, tuple(dropped), warnings)
 
 
@@ -168,7 +180,7 @@ def _named(
     found: Sequence[Device],
     fixed: Mapping[str, Sequence[str]],
     lost: Mapping[str, GoneSince],
-    ambiguous: Collection[str],
+    terms: Terms,
 ) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """Return (`found`, with the names in `fixed` for the ids there and without these names for others; warnings)."""
     owner = {name: id_ for id_, names in fixed.items() for name in names}
@@ -180,18 +192,56 @@ def _named(
         names = tuple(name for name in device.names if name not in owner)
         if device.id in fixed:
             own = {*device.names, *left.pop(device.id, ())}
-            names = tuple(name for name in fixed[device.id] if name in own and f"{device.kind}={name}" not in ambiguous)
+            names = tuple(
+                name for name in fixed[device.id] if name in own and f"{device.kind}={name}" not in terms.ambiguous
+            )
             names = names or tuple(name for name in device.names if name not in owner)
         if not names:
             holder = owner[device.names[0]]
             since = f", gone since {lost[holder].since}" if holder in lost else ""
+            in_use = holder in terms.used_names and holder not in lost
+            how = "on_held 'drop'" if in_use else "`fleet-cdi refresh --drop`"
             warnings.append(
                 f"{device.id} is not offered yet: its name {device.names[0]} is that of {holder}{since}; "
-                "`fleet-cdi refresh --drop` gives it up"
+                f"{how} gives it up"
             )
         else:
             devices.append(device._replace(names=names))
     return tuple(devices), tuple(warnings)
+
+
+def _with_new(
+    found: Sequence[Device], used: Mapping[str, Sequence[str]], fixed: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return id -> the names in `used` and its new ones, without those that others have in `used` or `fixed`."""
+    taken = {name for names in (*used.values(), *fixed.values()) for name in names}
+    new: dict[str, list[str]] = {}
+    for device in found:
+        new.setdefault(device.id, []).extend(name for name in device.names if name not in taken)
+    return {id_: tuple(dict.fromkeys((*names, *new[id_]))) for id_, names in used.items() if names and id_ in new}
+
+
+def _add_earlier(
+    found: Sequence[Device], fixed: dict[str, Sequence[str]], earlier: Mapping[str, Sequence[str]]
+) -> None:
+    """Add to `fixed` the `earlier` names of each device that would have none, as others have all of its names.
+
+    A request may hold it. A name that it keeps may be the last one of the next device.
+    """
+    left: dict[str, set[str]] = {}
+    bearers: dict[str, list[str]] = {}
+    for device in found:
+        left.setdefault(device.id, set()).update(device.names)
+        for name in device.names:
+            bearers.setdefault(name, []).append(device.id)
+    taken = [name for names in fixed.values() for name in names]
+    while taken:
+        name = taken.pop()
+        for id_ in bearers.get(name, ()):
+            left[id_].discard(name)
+            if not left[id_] and id_ in earlier and id_ not in fixed:
+                fixed[id_] = earlier[id_]
+                taken.extend(earlier[id_])
 
 
 def _said(device: Device) -> set[str]:

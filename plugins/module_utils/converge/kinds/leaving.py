@@ -1,12 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices that the settings drop while a request or container holds them: option on_held of module spec.
+"""Devices that the settings drop, or name anew, while a request or container holds them: option on_held of module spec.
 
-An engine resolves names again at every start, so a container can't be restarted without the spec of its device. `keep`
-leaves such a device in its spec and notes it in the manifest. A device that a request held goes with the next refresh
-after it is given back. A device that a container had goes with the next run of the module: a refresh can't ask engines,
-because it runs confined, and at boot before them.
+An engine resolves names again at every start, so a container can't be restarted without the spec of its device, and
+under a name that moved it would get another one. `keep` leaves such a device in its spec, under the names that
+containers were made with, and notes this in the manifest. A device that a request held goes with the next refresh after
+it is given back. A device or name that a container had goes with the next run of the module: a refresh can't ask
+engines, because it runs confined, and at boot before them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
 
 
 class HeldDevice(NamedTuple):
-    """A held device that the settings drop."""
+    """A held device that the settings drop or name anew."""
 
     names: tuple[str, ...]  # qualified
     by: tuple[str, ...]  # requests and containers that hold it
@@ -50,9 +51,9 @@ def keep_held(
     granted: GrantedDevices,
     find: Find = containers.find_containers,
 ) -> KeptKind:
-    """Return `wanted` with the held devices of the `live` spec, which was made from `before`.
+    """Return `wanted` with the held devices and names of the `live` spec, which was made from `before`.
 
-    Raises CdiError if `choice` is to fail and a device that would go is held.
+    Raises CdiError if `choice` is to fail, and a device that would go is held, or a name that would go or move.
     """
     if choice == DROP or live is None:
         return KeptKind(wanted)
@@ -60,9 +61,10 @@ def keep_held(
     if before is None or wanted.content is not None:
         return _of_content(wanted, live, nodes, choice, find)
     every = f"{wanted.kind}=all"
-    dropped = _dropped(wanted, seen, before)
+    dropped, renamed = _dropped(wanted, seen, before), _renamed(wanted, seen, before)
     asked = {id_: [*(f"{wanted.kind}={name}" for name in names), every] for id_, names in dropped.items()}
-    found = find({name: nodes[name] for names in asked.values() for name in names if name in nodes})
+    moving = {f"{wanted.kind}={name}": id_ for id_, names in renamed.items() for name in names}
+    found = find({name: nodes[name] for names in (*asked.values(), moving) for name in names if name in nodes})
     leaving, held = {}, []
     for id_, names in asked.items():
         users = [one for one in found.containers if set(one.devices) & set(names)]
@@ -70,13 +72,20 @@ def keep_held(
         if users or requests:
             leaving[id_] = tuple(sorted(f"{one.engine} container {one.name}" for one in users))
             held.append(HeldDevice(tuple(names[:-1]), (*requests, *map(str, users))))
+    used: dict[str, list[str]] = {}
+    for name, id_ in moving.items():
+        users = [one for one in found.containers if name in one.devices]
+        if users:
+            used.setdefault(id_, []).append(name.partition("=")[2])
+            held.append(HeldDevice((name,), tuple(map(str, users))))
     if not held:
         return KeptKind(wanted, (), found.trouble)
     _refuse(wanted.kind, held, choice)
     if wanted.entries is None:  # absent: the last requested settings, without a device of their own
         known = {key: value for key, value in before.wanted.items() if key in WantedKind._fields}
         wanted = WantedKind(kind=wanted.kind, **known)._replace(entries={})
-    return KeptKind(wanted._replace(leaving=leaving), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+    wanted = wanted._replace(leaving=leaving, used_names=used)
+    return KeptKind(wanted, tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
 
 
 def _dropped(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str, tuple[str, ...]]:
@@ -87,6 +96,17 @@ def _dropped(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str
         return gone
     # Under the same settings a missing device was not dropped; docs/refresh.md describes what happens to it.
     return {id_: names for id_, names in gone.items() if id_ in before.wanted.get("leaving", {})}
+
+
+def _renamed(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str, list[str]]:
+    """Return id -> names that the settings take from a device which stays, for another one or for none."""
+    now: dict[str, set[str]] = {}
+    for device in seen.found.devices:
+        now.setdefault(device.id, set()).update(device.names)
+    # Under the same settings ask again only for those that stayed before: a refresh moves the others, too.
+    same = wanted.entries == before.wanted["entries"]
+    had = before.wanted.get("used_names", {}) if same else before.offered
+    return {id_: [name for name in had[id_] if name not in now[id_]] for id_ in now if id_ in had}
 
 
 def _of_content(
@@ -123,9 +143,9 @@ def _refuse(kind: str, held: Sequence[HeldDevice], choice: str) -> None:
 
 def _warnings(kind: str, held: Sequence[HeldDevice]) -> tuple[str, ...]:
     text = (
-        f"{kind}: {_named(held)}; it stays in the spec, though nothing asks for it any more. What requests hold goes "
-        "when they give it back, what containers have with the next run after they were removed; on_held 'drop' takes "
-        "it now"
+        f"{kind}: {_named(held)}; it stays in the spec under this name, though the settings no longer say so. What "
+        "requests hold goes when they give it back, what containers have with the next run after they were removed; "
+        "on_held 'drop' takes it now"
     )
     return (text,)
 

@@ -48,6 +48,7 @@ class WantedKind(NamedTuple):
     runtimes: Mapping[str, Any] = {}
     on_foreign_kind: str = foreign.USE  # what to do if another tool provides the kind
     leaving: Mapping[str, Sequence[str]] = {}  # devices that stay because they are held (converge/kinds/leaving.py)
+    used_names: Mapping[str, Sequence[str]] = {}  # names that devices keep because containers were made with them
 
 
 class FoundDevices(NamedTuple):
@@ -217,7 +218,9 @@ def _offered(
     if wanted.entries is None:
         return KeptDevices((), {}), None if wanted.content is None else complete(wanted.kind, wanted.content)
     withdrawn = _withdrawn(seen, around.listed.devices)
-    terms = terms._replace(withdrawn=withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
+    terms = terms._replace(
+        withdrawn=withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving, used_names=wanted.used_names
+    )
     kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
     live = next((file.spec for file in around.registry.specs if file.path == path), None)
     kept = find_replaced(kept, seen.found.devices, live, before.offered if before else {})
@@ -273,10 +276,12 @@ def _remembered(
         for device in kept.devices:
             if device.health.is_usable:
                 offered[device.id] = tuple(dict.fromkeys((*offered.get(device.id, ()), *device.names)))
-        options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content", "leaving")}
-        leaving = {id_: list(by) for id_, by in wanted.leaving.items() if id_ in kept.lost}
-        if leaving:
-            options["leaving"] = leaving
+        held = {
+            "leaving": {id_: list(by) for id_, by in wanted.leaving.items() if id_ in kept.lost},
+            "used_names": {id_: list(names) for id_, names in wanted.used_names.items() if id_ in offered},
+        }
+        options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content", *held)}
+        options.update({key: value for key, value in held.items() if value})
         if wanted.entries or offered:  # else the kind is absent, and its last held device is gone
             document = Memory(options, around.directory, around.inventory, offered, kept.lost).document()
     return {} if manifest.kinds.get(wanted.kind) == document else {wanted.kind: document}

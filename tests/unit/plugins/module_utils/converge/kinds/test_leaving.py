@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import leaving, memory, spec_info
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import FoundDevices, WantedKind
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
@@ -23,11 +25,16 @@ OTHERS = {"cards": {"profile": "rule", "kind": KIND, "match": {"driver": "other"
 class Requests:
     """A ledger: id of a device -> who holds it."""
 
+    trouble = ""
+
     def __init__(self, **held):
         self.held = {id_of(int(slot[1:])): (who,) for slot, who in held.items()}
 
     def by(self, device):
         return self.held.get(device, ())
+
+    def __call__(self, device):
+        return device in self.held
 
 
 def spec():
@@ -53,7 +60,7 @@ def has(**users):
 def keep(entries, find, choice="keep", requests=None, found=(), known=None, live=True):
     wanted = WantedKind(KIND, entries)
     before = memory.Memory({**known_wanted(), **(known or {})}, "/etc/cdi", "", CARDS)
-    seen = FoundDevices(Inventory(tuple(Device(id_of(slot), "card", KIND, (str(slot),), ()) for slot in found)))
+    seen = FoundDevices(Inventory(tuple(Device(id_of(slot), "card", KIND, CARDS[id_of(slot)], ()) for slot in found)))
     return leaving.keep_held(
         wanted,
         seen,
@@ -114,6 +121,88 @@ def test_nobody_is_asked_for_a_device_that_stays():
 
     keep(OTHERS, find, found=(1, 2))
     assert asked == []
+
+
+WIDE = {"cards": {**ENTRIES["cards"], "name_by": ["index"]}}
+ONLY_2 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/dev/card2"}}}
+NOT_1 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/dev/card[234]"}}}
+JOB = Requests(_1="request a (card/rule)")
+
+
+class TestOtherSettings:
+    """What is held keeps its names, its entry in the spec and its entry in the inventory."""
+
+    @pytest.fixture
+    def run(self, host, monkeypatch):
+        """Module spec on the host: run(entries, find, requests, on_held)."""
+        take = snapshot.take
+        monkeypatch.setattr(snapshot, "take", lambda *_root: take(str(host.tree)))
+        monkeypatch.setattr(inventory, "boot_id", lambda *_root: "first")
+        places = host.places._replace(spec_dirs=(str(host.spec_path.parent),))
+
+        def run(entries, find=None, requests=None, on_held="keep"):
+            monkeypatch.setattr(spec_module, "GrantedDevices", lambda *_places: requests or Requests())
+            wanted = WantedKind(KIND, entries, by="test", runtimes={"podman": "5.4.0"})
+            return spec_module.converge_spec(wanted, places, live=False, on_held=on_held, find=find or has())
+
+        return run
+
+    def listed(self, host):
+        return {id_: names for id_, (names, _health) in host.listed().items()}
+
+    @pytest.mark.parametrize("web", [{}, {"web": "1"}])
+    def test_a_held_device_that_leaves_takes_no_other_away(self, host, run, web):
+        """By the new settings card 2 would be 0, which is the name of the held card 1."""
+        host.insert(1, 2)
+        run(WIDE)
+        run(ONLY_2, has(**web), requests=JOB)
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+        assert self.listed(host) == {id_of(1): ("0",), id_of(2): ("1",)}
+        assert not run(ONLY_2, has(**web), requests=JOB).plan.changes
+        host.held = {id_of(1)}
+        assert host.refresh(grace=0).changed == ()
+
+    def test_nor_do_all_the_cards_behind_it_lose_their_names(self, host, run):
+        host.insert(1, 2, 3, 4)
+        run(WIDE)
+        run(NOT_1, requests=JOB)
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2", "2": "/dev/card3", "3": "/dev/card4"}
+
+    def test_a_name_of_a_container_stays_with_its_device(self, host, run):
+        host.insert(1, 2)
+        run(ONLY_2)
+        assert host.spec() == {"0": "/dev/card2"}
+        with pytest.raises(CdiError, match=f"{KIND}=0 is held by container web .*Nothing was changed"):
+            run(WIDE, has(web="0"), on_held="fail")
+        done = run(WIDE, has(web="0"))
+        assert host.spec() == {"0": "/dev/card2", "1": "/dev/card2"}
+        assert [one.names for one in done.held] == [(f"{KIND}=0",)]
+        assert f"{id_of(1)} is not offered yet: its name 0 is that of {id_of(2)}; on_held 'drop' gives it up" in (
+            done.warnings
+        )
+        assert not run(WIDE, has(web="0")).plan.changes
+        assert host.refresh().changed == () and host.refresh(grace=0).changed == ()
+        run(WIDE)
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+
+    def test_drop_moves_it(self, host, run):
+        host.insert(1, 2)
+        run(ONLY_2)
+        run(WIDE, has(web="0"), on_held="drop")
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+
+    def test_a_name_that_goes_without_its_device_stays_beside_the_new_one(self, host, run):
+        host.insert(1, 2)
+        run(WIDE)
+        run({"cards": {**WIDE["cards"], "name_by": ["pci"]}}, has(web="1"))
+        assert host.spec() == {"0000:00:01.0": "/dev/card1", "1": "/dev/card2", "0000:00:02.0": "/dev/card2"}
+
+    def test_after_the_held_one_went_a_container_still_has_its_name(self, host, run):
+        host.insert(1, 2)
+        run(WIDE)
+        run(ONLY_2, has(web="1"), requests=JOB)
+        host.refresh(grace=0)
+        assert host.spec() == {"1": "/dev/card2", "0": "/dev/card2"}
 
 
 @pytest.mark.parametrize("content", [None, {"devices": [{"name": "new", "containerEdits": {"env": ["A=1"]}}]}])
