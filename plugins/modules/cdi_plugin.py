@@ -82,8 +82,8 @@ options:
     default: ""
   on_held:
     description:
-      - What to do with a configuration that is to be absent while a request holds a device by it. C(DEL), which gives
-        the device back, needs it.
+      - What to do with a configuration that is to be absent, or to get another O(plugin), while a request holds a
+        device by it. C(DEL), which gives the device back, needs it, and another plugin would not know the request.
       - V(keep) leaves it, with a warning that names the requests, for a later run to take; V(fail) refuses; V(drop)
         removes it anyway.
     type: str

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ... import files
+from ...claims.store import has_claims, read_claims
 from ...discovery import entry_options as entries
 from ...layout import Layout
 from ...manifest import Manifest
@@ -85,9 +86,9 @@ def converge_configurations(
 ) -> ConfigurationOutcomes:
     """Write or remove configurations, and refresh their pools once.
 
-    A configuration to remove stays while requests hold devices through it, because DEL needs it; `on_held` may refuse
-    or force the removal. One that can't be converged does not stop the others. Raises CdiError if the manifest can't be
-    used.
+    A configuration to remove, or to give to another plugin, stays while requests hold devices through it: DEL needs it,
+    and another plugin would not know the requests. `on_held` may refuse or force the change. One that can't be
+    converged does not stop the others. Raises CdiError if the manifest can't be used.
     """
     changes: list[Change] = []
     warnings: list[str] = []
@@ -96,11 +97,13 @@ def converge_configurations(
     done = 0
     for one in wanted:
         try:
-            stays = _staying(one, places, on_held)
+            _check_names(one)
+            content = None if one.document is None else _rendered(one.document, one.resource_type, bin_dir, check)
+            stays = _staying(one, content, places, on_held)
             warnings += [stays] if stays else []
             if stays:
                 continue
-            changes += _written(one, places, bin_dir, force, check)
+            changes += _written(one, content, places, force, check)
         except CdiError as error:
             failed.append(error)
             continue
@@ -129,26 +132,44 @@ def _path(wanted: WantedConfiguration, places: Layout) -> str:
     return files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
 
 
-def _staying(wanted: WantedConfiguration, places: Layout, on_held: str) -> str:
-    """Return why a configuration to remove stays; "" if it may go. Raises CdiError if `on_held` says so."""
+def _check_names(wanted: WantedConfiguration) -> None:
+    """Raise CdiError for names that would lead elsewhere."""
     if not grammar.is_resource_type(wanted.resource_type):
         raise CdiError(
             f"resource_type: found {wanted.resource_type!r}; expected a letter, then up to 15 letters and digits"
         )
     if not grammar.is_plugin(wanted.name):
         raise CdiError(f"name: found {wanted.name!r}; expected letters, digits, - and _, up to 64 of them")
-    if wanted.document is not None or on_held == leaving.DROP:
+
+
+def _staying(wanted: WantedConfiguration, content: Optional[bytes], places: Layout, on_held: str) -> str:
+    """Return why a configuration does not get its new `content`; "" if it may. Raises CdiError if `on_held` says so."""
+    path = _path(wanted, places)
+    live = None if on_held == leaving.DROP else files.read(path)
+    before = _plugins(live.content if live else None)
+    if set(before) <= set(_plugins(content)):
         return ""
-    held = _held(_path(wanted, places), wanted, places.state_dir)
+    held = _held(path, wanted.resource_type, before[0], places.state_dir)
     if held and on_held == leaving.FAIL:
         raise CdiError(f"{held}. Nothing was changed. Give the devices back first, or let on_held be 'keep' or 'drop'.")
-    why = f"{held}; the configuration stays until they give it back and this runs again; on_held 'drop' takes it now"
-    return why if held else ""
+    why = f"{held}; the configuration stays unchanged until they give it back and this runs again"
+    return f"{why}; on_held 'drop' does not wait" if held else ""
 
 
-def _written(wanted: WantedConfiguration, places: Layout, bin_dir: str, force: bool, check: bool) -> tuple[Change, ...]:
+def _plugins(content: Optional[bytes]) -> tuple[str, ...]:
+    """Return the plugin of a configuration, and those that it delegates to; () for one that every plugin refuses."""
+    if content is None:
+        return ()
+    try:
+        return tuple(one.plugin for one in pools.chain(messages.config(messages.load(content))))
+    except messages.ProtocolError:
+        return ()
+
+
+def _written(
+    wanted: WantedConfiguration, content: Optional[bytes], places: Layout, force: bool, check: bool
+) -> tuple[Change, ...]:
     """Write or remove one configuration. Raises CdiError, with nothing changed."""
-    content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir, check)
     path = _path(wanted, places)
 
     def make_plan(manifest: Manifest) -> Plan:
@@ -158,27 +179,27 @@ def _written(wanted: WantedConfiguration, places: Layout, bin_dir: str, force: b
     return apply(make_plan, places.state_dir, check).changes
 
 
-def _held(path: str, wanted: WantedConfiguration, state_dir: str) -> str:
+def _held(path: str, resource_type: str, plugin: str, state_dir: str) -> str:
     """Tell which requests hold devices by the configuration at `path`; "" if none do. Raises CdiError.
 
-    A grant names resource-type and executable only, so it counts for every configuration of that pair.
+    A grant names resource-type and executable only, so it counts for every configuration of that pair. Of others'
+    executables, whose grants no store of ours has, the claims tell.
     """
-    live = files.read(path)
-    if live is None:
-        return ""
-    try:
-        plugin = messages.config(messages.load(live.content)).plugin
-    except messages.ProtocolError:  # every executable refuses it
-        return ""
-    grants = [
-        grant
+    found = [
+        holders.named_holders(grant)
         for grant in holders.grants(state_dir)
-        if (grant.key.resource_type, grant.key.plugin) == (wanted.resource_type, plugin)
+        if (grant.key.resource_type, grant.key.plugin) == (resource_type, plugin)
     ]
-    if not grants:
+    if plugin not in pools.PROFILES and has_claims(state_dir):
+        found += [
+            f"claim {claim.id} has devices by it"
+            for claim in read_claims(state_dir).claims
+            if path in map(files.canonical, claim.configurations)
+        ]
+    if not found:
         return ""
-    more = f" and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
-    return f"{path}: {'; '.join(map(holders.named_holders, grants[: holders.SOME]))}{more}"
+    more = f" and {len(found) - holders.SOME} more" if found[holders.SOME :] else ""
+    return f"{path}: {'; '.join(found[: holders.SOME])}{more}"
 
 
 def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check: bool) -> bytes:

@@ -12,6 +12,8 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimPart, ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.cdi_plugin import (
     WantedConfiguration,
     converge_configuration,
@@ -161,6 +163,44 @@ class TestHeld:
             host.converge(None, on_held="fail")
         held.delete(Key("tty", "generic-tty", "job-1"))
         assert host.converge(None).changed and host.files() == []
+
+    @pytest.mark.parametrize(
+        "document",
+        [
+            {"plugin": "rule", "args": {"profile": "tty"}},
+            {"plugin": "rule", "args": {"profile": "tty", "delegate": {"plugin": "drm"}}},
+        ],
+    )
+    def test_it_keeps_its_plugin_until_then(self, host, held, document):
+        """DEL of another plugin would not know the request, and leave its devices held."""
+        (host.base / "bin/drm").symlink_to("/bin/true")
+        before = host.files()
+        kept = host.converge({**DOCUMENT, **document})
+        assert kept.changed == () and host.files() == before
+        assert "request job-1 (tty/generic-tty) has tty:tty13" in kept.warnings[0]
+        with pytest.raises(CdiError, match="request job-1 .*Nothing was changed"):
+            host.converge({**DOCUMENT, **document}, on_held="fail")
+        with pytest.raises(CdiError, match="plugin: found 'other'"):
+            host.converge({**DOCUMENT, "plugin": "other"})
+        assert host.converge({**DOCUMENT, "args": {"num_system_reserved": 60}}).changed, "other args change nothing"
+        held.delete(Key("tty", "generic-tty", "job-1"))
+        assert host.converge({**DOCUMENT, **document}, on_held="fail").changed
+
+    @pytest.mark.usefixtures("held")
+    def test_it_keeps_what_it_delegates_to(self, host):
+        (host.base / "bin/theirs").symlink_to("/bin/true")
+        host.converge({**DOCUMENT, "args": {"delegate": {"plugin": "theirs"}}})
+        with pytest.raises(CdiError, match="request job-1 .*Nothing was changed"):
+            host.converge(on_held="fail")
+
+    def test_what_a_claim_has_by_a_plugin_of_others_keeps_its_configuration(self, host):
+        (host.base / "bin/theirs").symlink_to("/bin/true")
+        path = host.converge({**DOCUMENT, "plugin": "theirs"}).path
+        (host.base / "state/claims").mkdir()
+        store.write_claim(host.places.state_dir, ClaimRecord(WantedClaim("a", {"tty": 1}), parts=(ClaimPart(path),)))
+        for document in (DOCUMENT, None):
+            with pytest.raises(CdiError, match="claim a has devices by it. Nothing was changed"):
+                host.converge(document, on_held="fail")
 
     def test_drop_takes_it(self, host, held):
         assert host.converge(None, on_held="drop").changed and host.files() == []
