@@ -128,6 +128,19 @@ class Manifest:
         record = self.record(path)
         return record is not None and digest(content) in record["applied"]
 
+    def expects(self, path: str) -> bool:
+        """Return True if a file of ours is to be at `path`, by the record of it."""
+        record = self.record(path)
+        return record is not None and record["applied"][0] is not None
+
+    def may_drop(self, path: str) -> bool:
+        """Return True if the file at `path` is the one that we wrote, or is gone and has to be forgotten.
+
+        Raises CdiError if it can't be read.
+        """
+        gone = files.read(files.canonical(path)) is None
+        return self.expects(path) if gone else self.owns(path)
+
     def record(self, path: str) -> Optional[dict[str, Any]]:
         """Return the record of the file that we wrote at `path`; None for another file."""
         return self.files.get(files.canonical(path))

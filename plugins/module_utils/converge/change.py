@@ -43,7 +43,8 @@ def plan_file(
     force: bool = False,
     advice: str = "Move it away.",
 ) -> tuple[Change, ...]:
-    """Return the changes that give `path`, which is not a spec, the content `after`; None removes the file.
+    """Return the changes that give `path`, which is not a spec, the content `after`; None removes the file, and forgets
+    one of ours that is gone already.
 
     A file that already has this content becomes ours, and its record is corrected if that lists another content, as
     after a restore from a backup. Raises CdiError, which ends with `advice`, if the file has
@@ -53,7 +54,7 @@ def plan_file(
     live = read(path)
     before = live.content if live else None
     recorded = manifest.record(path) is not None
-    if before == after and (after is None or manifest.lists(path, after)):
+    if before == after and (not manifest.expects(path) if after is None else manifest.lists(path, after)):
         return ()
     if before not in (None, after) and not recorded and not force:
         raise not_ours(path, advice)

@@ -11,9 +11,13 @@ from typing import Any, Optional
 
 from .change import Change
 
+FORGOTTEN = "is gone already; fleet.cdi forgets that it wrote it\n"
+
 
 def diff(name: str, before: Any, after: Any) -> dict[str, Any]:
-    """Return one part of a diff."""
+    """Return one part of a diff. Of a file that is in neither state only the record of it changes."""
+    if before == after == "":
+        return {"before_header": name, "after_header": name, "prepared": FORGOTTEN}
     return {"before_header": name, "after_header": name, "before": before, "after": after}
 
 

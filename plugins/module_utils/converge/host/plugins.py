@@ -9,12 +9,12 @@ import os
 
 from ...layout import Layout
 from ...manifest import read_manifest
-from ...protocol import configurations
 from .. import module_diff
-from ..kinds.cdi_plugin import WantedConfiguration, converge_configurations, wanted_configuration
+from ..kinds.cdi_plugin import WantedConfiguration, converge_configurations, path_of, wanted_configuration
 from .part import BY, HostProblem, HostRun, PartOutcome
 
 FAILED = "configuration-failed"
+ENDING = ".conf"  # of the name of a configuration
 
 
 def converge(run: HostRun) -> PartOutcome:
@@ -51,12 +51,17 @@ def _wanted(key: str, one: dict[str, object]) -> WantedConfiguration:
 
 
 def _left(places: Layout, wanted: list[WantedConfiguration]) -> list[WantedConfiguration]:
-    """Return the removal of each configuration of this role that is not wanted."""
+    """Return the removal of each configuration of this role that is not wanted, also of one that is gone already."""
     manifest = read_manifest(places.state_dir)
-    asked = {(one.resource_type, one.name) for one in wanted}
-    found = [
-        (one.config.type, os.path.basename(one.path)[: -len(".conf")])
-        for one in configurations.find(places.config_dir).configurations
-        if manifest.owns(one.path) and manifest.by(one.path) == BY
+    asked = {path_of(one, places) for one in wanted}
+    there = [_at(path) for path in manifest.files if path.endswith(ENDING) and manifest.by(path) == BY]
+    paths = {path_of(one, places): one for one in there}
+    return [
+        one for path, one in paths.items() if path not in asked and path in manifest.files and manifest.may_drop(path)
     ]
-    return [WantedConfiguration(*one, None) for one in found if one not in asked]
+
+
+def _at(path: str) -> WantedConfiguration:
+    """Return the removal of the configuration that has this path in its directory."""
+    folder, name = os.path.split(path)
+    return WantedConfiguration(os.path.basename(folder)[: -len(".d")], name[: -len(ENDING)], None)

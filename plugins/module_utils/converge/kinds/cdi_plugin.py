@@ -72,7 +72,7 @@ def converge_configuration(
     done = converge_configurations([wanted], places, bin_dir, force, check, on_held)
     for error in done.failed:
         raise error
-    path = _path(wanted, places)
+    path = path_of(wanted, places)
     return ConfigurationOutcome(path, next(iter(done.changes), None), done.changed, done.warnings)
 
 
@@ -108,7 +108,7 @@ def converge_configurations(
             failed.append(error)
             continue
         done += 1
-        there += [_path(one, places)] if one.document is not None else []
+        there += [path_of(one, places)] if one.document is not None else []
     if not done:
         return ConfigurationOutcomes((), (), tuple(warnings), tuple(failed))
     # Devices that are missing now are left to the next refresh.
@@ -128,7 +128,8 @@ def converge_configurations(
     )
 
 
-def _path(wanted: WantedConfiguration, places: Layout) -> str:
+def path_of(wanted: WantedConfiguration, places: Layout) -> str:
+    """Return the path of a configuration."""
     return files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
 
 
@@ -144,7 +145,7 @@ def _check_names(wanted: WantedConfiguration) -> None:
 
 def _staying(wanted: WantedConfiguration, content: Optional[bytes], places: Layout, on_held: str) -> str:
     """Return why a configuration does not get its new `content`; "" if it may. Raises CdiError if `on_held` says so."""
-    path = _path(wanted, places)
+    path = path_of(wanted, places)
     live = None if on_held == leaving.DROP else files.read(path)
     before = _plugins(live.content if live else None)
     if set(before) <= set(_plugins(content)):
@@ -152,8 +153,8 @@ def _staying(wanted: WantedConfiguration, content: Optional[bytes], places: Layo
     held = _held(path, wanted.resource_type, before[0], places.state_dir)
     if held and on_held == leaving.FAIL:
         raise CdiError(f"{held}. Nothing was changed. Give the devices back first, or let on_held be 'keep' or 'drop'.")
-    why = f"{held}; the configuration stays unchanged until they give it back and this runs again"
-    return f"{why}; on_held 'drop' does not wait" if held else ""
+    why = f"{held}; the configuration stays until they give it back and this runs again; on_held 'drop' does it now"
+    return why if held else ""
 
 
 def _plugins(content: Optional[bytes]) -> tuple[str, ...]:
@@ -170,7 +171,7 @@ def _written(
     wanted: WantedConfiguration, content: Optional[bytes], places: Layout, force: bool, check: bool
 ) -> tuple[Change, ...]:
     """Write or remove one configuration. Raises CdiError, with nothing changed."""
-    path = _path(wanted, places)
+    path = path_of(wanted, places)
 
     def make_plan(manifest: Manifest) -> Plan:
         advice = "Move it away, choose another name, " + OR_FORCE

@@ -51,10 +51,13 @@ def plan_spec(
 
 
 def _replaced(kind: str, path: str, content: Optional[bytes], manifest: Manifest, force: bool) -> tuple[Change, ...]:
-    """Return the change that gives the file at `path` this content, or none. Raises CdiError for a file not ours."""
+    """Return the change that gives the file at `path` this content, or none. Raises CdiError for a file not ours.
+
+    With None a file of ours that is gone already is forgotten.
+    """
     live = read(path)
     if live is None:
-        return () if content is None else (Change(path, kind, None, content),)
+        return () if content is None and not manifest.expects(path) else (Change(path, kind, None, content),)
     recorded = manifest.kind_of(path) is not None
     if live.content != content and not recorded and not force:
         raise not_ours(path, "Move it away, choose another kind or directory, " + OR_FORCE)
@@ -72,8 +75,8 @@ def _elsewhere(kind: str, path: str, manifest: Manifest) -> tuple[list[Change], 
     changes, warnings = [], []
     for other in [path for path, record in manifest.files.items() if record["kind"] == kind and path != here]:
         live = read(other)
-        if live is not None and manifest.owns(other):
-            changes.append(Change(other, kind, live.content, None))
+        if manifest.may_drop(other):
+            changes.append(Change(other, kind, live.content if live else None, None))
         elif live is not None:
             warnings.append(f"{other}: was changed since fleet.cdi wrote it; it stays there")
     return changes, warnings

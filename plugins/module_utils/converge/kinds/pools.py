@@ -77,8 +77,7 @@ def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, 
     folder = os.path.dirname(files.canonical(pools.pool_path(listing, "", "", {})))
     for path in sorted(manifest.files):
         directory, name = os.path.split(path)
-        if directory == folder and path not in found.documents and name.split(".")[0] not in found.broken:
-            live = files.read(path)
-            if live is None or manifest.owns(path):
-                changes.append(Change(path, "", live.content if live else None, None))
+        unused = directory == folder and path not in found.documents and name.split(".")[0] not in found.broken
+        if unused and manifest.may_drop(path):
+            changes += plan_file(path, None, manifest)
     return tuple(changes)

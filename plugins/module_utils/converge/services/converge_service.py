@@ -55,7 +55,7 @@ def install(
             yield from plan_file(path, text, manifest, BY)
         kept = {files.canonical(path) for path in (*wanted, settings.file)}
         for path in installed(manifest):
-            if path not in kept and manifest.owns(path):  # the file of settings had another name
+            if path not in kept and manifest.may_drop(path):  # the file of settings had another name
                 yield from plan_file(path, None, manifest, BY)
 
     done = apply(lambda manifest: Plan(units.UNIT_DIR, tuple(changes(manifest)), ()), state_dir, check).changes

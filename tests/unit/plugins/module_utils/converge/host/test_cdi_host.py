@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import plugins
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import converge_unit, units
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
@@ -58,6 +62,27 @@ def test_what_the_settings_no_longer_ask_for_goes_in_the_same_run(answer: Answer
     done, _warnings = answer(devices={"one": entry(1)})
     assert changed(done) == ["specs"] and done["problems"] == []
     assert [path.name for path in (prefix.parent / "cdi").iterdir()] == ["test.fleet.cdi-kind1.json"]
+
+
+def test_what_was_deleted_and_is_not_asked_for_is_forgotten(
+    answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else `doctor` finds it missing after each run, and an upgrade never ends well."""
+    monkeypatch.setattr(plugins, "Layout", partial(Layout, config_dir=str(tmp_path / "etc")))
+    monkeypatch.setattr(converge_unit, "UNIT_DIR", str(tmp_path / "units"))
+    terminals = {"tty/generic-tty": {}, "tty/rule": {"args": {"profile": "misc"}}}
+    answer(devices=TWO, plugins=terminals)
+    (prefix.parent / "cdi/test.fleet.cdi-kind2.json").unlink()
+    (tmp_path / "etc/tty.d/rule.conf").unlink()
+    less = {"devices": {"one": entry(1)}, "plugins": {"tty/generic-tty": {}}}
+    previewed, _warnings = answer(check=True, **less)
+    done, _warnings = answer(**less)
+    assert changed(done) == ["specs", "plugins"] and previewed["parts"] == done["parts"]
+    assert {"test.fleet.cdi-kind2.json", "rule.conf"} <= {*headers(done)}
+    again, _warnings = answer(**less)
+    assert not changed(again)
+    left = [path for path in read_manifest(settings_in(prefix.parent)["state_dir"]).files if not Path(path).exists()]
+    assert left == []
 
 
 def test_only_the_wanted_parts_run(answer: Answer) -> None:

@@ -14,6 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimPart, ClaimRecord, WantedClaim
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.cdi_plugin import (
     WantedConfiguration,
     converge_configuration,
@@ -91,6 +92,16 @@ def test_absent_and_undo(host):
     host.converge()
     assert undo(host.places.state_dir).kept == ()
     assert host.files() == []
+
+
+def test_one_that_was_deleted_and_is_not_wanted_is_forgotten(host):
+    os.unlink(host.converge().path)
+    preview = host.converge(None, check=True)
+    assert preview.changed and preview.change.after is None
+    done = host.converge(None)
+    assert done.changed == preview.changed and read_manifest(host.places.state_dir).files == {}
+    assert module_diff.document(done.change)["prepared"] == "is gone already; fleet.cdi forgets that it wrote it\n"
+    assert host.converge(None).changed == ()
 
 
 def test_a_foreign_file_stays(host):

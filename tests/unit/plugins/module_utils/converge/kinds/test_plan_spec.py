@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Change
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
     ContainerEdits,
@@ -220,6 +223,28 @@ def test_absent_takes_the_file_and_every_trace(host):
     assert host.everything() == {} and list(host.root.iterdir()) == []
     assert host.converge(None).changes == ()
     assert list(host.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("directory", ["etc", "run"])
+def test_one_that_was_deleted_and_is_not_wanted_there_is_forgotten(host, directory):
+    """Else `doctor` says for ever that it is gone, and no run mends that."""
+    host.converge(SPEC)
+    os.unlink(f"{host.etc}/{FILE}")
+    spec, where = (None, host.etc) if directory == "etc" else (SPEC, host.run)
+    preview = host.converge(spec, where, check=True)
+    assert Change(f"{host.etc}/{FILE}", KIND, None, None) in preview.changes
+    assert host.converge(spec, where) == preview
+    assert f"{host.etc}/{FILE}" not in read_manifest(host.state_dir).files
+    assert host.converge(spec, where).changes == ()
+
+
+def test_one_that_was_deleted_is_forgotten_once_where_undo_has_a_file_to_put_back(host):
+    host.put(host.etc, FILE, b"theirs")
+    host.converge(SPEC, force=True)
+    os.unlink(f"{host.etc}/{FILE}")
+    assert host.converge(None).changes and host.converge(None).changes == ()
+    undo(host.state_dir)
+    assert host.everything() == {f"etc/{FILE}": b"theirs"}
 
 
 def test_a_mode_that_rootless_runtimes_cannot_read_is_mended(host):
