@@ -37,6 +37,7 @@ class LiveFile(NamedTuple):
     mode: int  # permission bits
     uid: int
     gid: int
+    access_list: bytes = b""  # the extended attribute, acl(5); b"" if the permission bits say all
 
 
 def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[LiveFile]:
@@ -67,7 +68,16 @@ def _read_in(path: str, name: str, at: int, limit: int) -> Optional[LiveFile]:
         raise documents.failed("read", path, error) from None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
-        return LiveFile(documents.bounded(path, file, limit), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+        content = documents.bounded(path, file, limit)
+        return LiveFile(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, _access_list(handle))
+
+
+def _access_list(handle: int) -> bytes:
+    """Return the access list of an open file; b"" without one."""
+    try:
+        return os.getxattr(handle, directories.ACCESS_LIST)
+    except OSError:  # ENODATA, and ENOTSUP where the file system has no such lists
+        return b""
 
 
 def check(path: str) -> None:
@@ -127,7 +137,8 @@ def replace(
             file.flush()
             if owner is not None:
                 os.fchown(handle, *owner)
-            os.fchmod(handle, mode)
+            # With an access list, the bits of the group are its mask, which may give more than the group has.
+            os.fchmod(handle, mode & ~stat.S_IRWXG if access_list else mode)
             if access_list:
                 os.setxattr(handle, directories.ACCESS_LIST, access_list)
             _label(handle, path)

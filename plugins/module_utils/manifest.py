@@ -85,8 +85,9 @@ class Manifest:
 
     `files` maps a path to {"applied", "kind", "by", "prior"}. `applied` has the digests of the last two states that we
     wrote, newest first (null: we removed the file): both are ours, because a crash may come between the record and the
-    file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}. `kind` is that
-    of a spec, "" for other files; `by` tells who asked for it, or "". `directories` lists the directories that we made.
+    file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid", "access_list":
+    base64}. `kind` is that of a spec, "" for other files; `by` tells who asked for it, or "". `directories` lists the
+    directories that we made.
 
     `edits` maps the path of a foreign file to the keys that we set in it (converge/runtime/managed_keys.py).
 
@@ -230,7 +231,7 @@ class Manifest:
         """Write `content` to a foreign file at `path` (None: remove it), and `record`: the keys that we set in it.
 
         The record is saved first, because keys count only while they have the recorded values. An existing file keeps
-        mode and owner. Raises CdiError; file and record are then unchanged.
+        mode, owner and access list. Raises CdiError; file and record are then unchanged.
         """
         path = files.canonical(path)
         live = files.read(path)
@@ -248,7 +249,7 @@ class Manifest:
                 self._make(made, path)
                 files.replace(path, content)
             elif live.content != content:
-                files.replace(path, content, live.mode, (live.uid, live.gid))
+                files.replace(path, content, live.mode, (live.uid, live.gid), live.access_list)
         except CdiError:
             self._restore(path, before)
             self._unsave()
@@ -328,7 +329,8 @@ class Manifest:
             self.check([path])
             return done
         if done == "restored":
-            files.replace(path, content or b"", prior["mode"], (prior["uid"], prior["gid"]))
+            access_list = a2b_base64(prior.get("access_list", ""))  # older releases noted none
+            files.replace(path, content or b"", prior["mode"], (prior["uid"], prior["gid"]), access_list)
         elif done == "removed":
             files.remove(path)
         files.discard_rest(path)
@@ -483,4 +485,5 @@ def _canonical(section: Mapping[str, Any]) -> dict[str, Any]:
 def _prior(live: Optional[files.LiveFile]) -> Optional[dict[str, Any]]:
     if live is None:
         return None
-    return {**live._asdict(), "content": b2a_base64(live.content, newline=False).decode()}
+    encoded = {name: b2a_base64(getattr(live, name), newline=False).decode() for name in ("content", "access_list")}
+    return {**live._asdict(), **encoded}

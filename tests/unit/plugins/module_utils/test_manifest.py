@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils import directories, files
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import (
     FileWrite,
     digest,
@@ -25,6 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import (
     read_manifest,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.system import access_list
 
 
 def python(code, *arguments):
@@ -91,6 +92,64 @@ def test_puts_a_foreign_file_back_with_its_mode(host):
         manifest.write(host.path, b"ours 2")
         assert manifest.take_back(host.path) == "restored"
     assert files.read(host.path)[:2] == (b"theirs", 0o640)
+
+
+class TestAccessList:
+    """A file of others keeps the rights that its administrator gave: `setfacl -m u:1234:rw,g::- FILE`."""
+
+    LISTED = access_list.render_attribute(
+        [
+            access_list.AccessEntry(access_list.OWNER, 6),
+            access_list.AccessEntry(access_list.USER, 6, 1234),
+            access_list.AccessEntry(access_list.GROUP, 0),
+            access_list.AccessEntry(access_list.MASK, 6),
+            access_list.AccessEntry(access_list.OTHER, 0),
+        ]
+    )
+
+    @pytest.fixture
+    def theirs(self, host):
+        files.replace(host.path, b"theirs", 0o600)
+        try:
+            os.setxattr(host.path, directories.ACCESS_LIST, self.LISTED)
+        except OSError as error:
+            pytest.skip(f"no access lists on this file system: {error.strerror}")
+        return host
+
+    def rights(self, host):
+        return os.getxattr(host.path, directories.ACCESS_LIST), oct(os.stat(host.path).st_mode & 0o777)
+
+    def test_of_a_file_in_which_we_set_keys(self, theirs):
+        before = self.rights(theirs)
+        keys = dict.fromkeys(("for", "syntax", "created", "keys", "first", "by"), "")
+        for content, record in ((b"theirs and ours", keys), (b"theirs", None)):
+            with locked_manifest(theirs.state_dir) as manifest:
+                manifest.amend(theirs.path, content, record)
+            assert self.rights(theirs) == before == (self.LISTED, "0o660")
+
+    def test_of_a_file_that_we_replaced(self, theirs):
+        before = self.rights(theirs)
+        with locked_manifest(theirs.state_dir) as manifest:
+            manifest.write(theirs.path, b"ours")
+        with pytest.raises(OSError, match="No data"):
+            self.rights(theirs)
+        with locked_manifest(theirs.state_dir) as manifest:
+            assert manifest.take_back(theirs.path) == "restored"
+        assert self.rights(theirs) == before
+
+    def test_nobody_gets_the_rights_of_its_mask_on_the_way(self, theirs, monkeypatch):
+        """The bits of the group are the mask of the list, which gives more than the group has."""
+        modes, chmod = [], os.fchmod
+
+        def noted(handle, mode):
+            if os.readlink(f"/proc/self/fd/{handle}") == str(theirs.directory / ".a.json.tmp"):
+                modes.append(mode)
+            chmod(handle, mode)
+
+        with locked_manifest(theirs.state_dir) as manifest:
+            monkeypatch.setattr(files.os, "fchmod", noted)
+            manifest.amend(theirs.path, b"theirs and ours", {})
+        assert modes == [0o600]
 
 
 def test_puts_back_a_foreign_file_that_we_removed(host):
