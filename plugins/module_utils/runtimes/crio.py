@@ -27,7 +27,7 @@ def read(place: InstalledRuntime, source: Source) -> CdiReading:
     """What CRI-O does by its files and its command line. Raises CdiError for a file that it would not start with."""
     dirs: tuple[str, ...] = USUAL.spec_dirs
     by, labels, files = "default", False, []
-    for path in (place.config, *source.below(_directory(place))):
+    for path in (place.config, *source.below(directory(place))):
         content = source.read(path)
         if content is not None:
             files.append(path)
@@ -55,10 +55,11 @@ def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tupl
             f"{place.config}: cdi_spec_dirs: {OPTION} on the command line of {place.title} overrules every file; "
             f"{list(wanted.spec_dirs or ())} is wanted. Remove the option ({place.units[0]}), or set it there."
         )
-    path = last(f"{_directory(place)}/{DROP_IN}", read(place, source))
+    path = last(f"{directory(place)}/{DROP_IN}", read(place, source))
     return (Setting(path, ((SPEC_DIRS, list(wanted.spec_dirs or ())),)),)
 
 
-def _directory(place: InstalledRuntime) -> str:
+def directory(place: InstalledRuntime) -> str:
+    """Return the directory of its drop-in files."""
     named = values(place.arguments, *DIRECTORY_OPTIONS)
     return named[-1] if named else f"{place.config}.d"

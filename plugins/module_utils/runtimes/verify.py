@@ -15,6 +15,7 @@ from ..records import CdiError
 from ..system import processes
 from .containerd import ENABLE, SECOND, SPEC_DIRS, THIRD
 from .crio import SPEC_DIRS as CRIO_SPEC_DIRS
+from .crio import directory
 from .edit import toml_text
 from .edit.key import get
 from .place import CdiReading, InstalledRuntime
@@ -67,7 +68,7 @@ def _containerd(place: InstalledRuntime, reading: CdiReading, run: Run) -> None:
 
 
 def _crio(place: InstalledRuntime, reading: CdiReading, run: Run) -> None:
-    said = run([place.program, "--config", place.config, "--config-dir", f"{place.config}.d", "config"])
+    said = run([place.program, "--config", place.config, "--config-dir", directory(place), "config"])
     _ended(place, said)
     document = toml_text.parse(said.out.encode(), f"`{place.program} config`").value
     if reading.spec_dirs_by.startswith("/"):

@@ -299,6 +299,20 @@ class TestVerify:
         with pytest.raises(CdiError, match="with directories"):
             verify.verify(one, reading, lambda _command: verify.Said(0, good.replace("/a", "/b"), ""))
 
+    @pytest.mark.parametrize(
+        ("arguments", "directory"),
+        [((), "/none/config.d"), (("--config-dir", "/opt/crio.d"), "/opt/crio.d"), (("-d", "/a", "-d", "/b"), "/b")],
+    )
+    def test_crio_reads_the_directory_of_its_command_line(self, arguments, directory):
+        told = []
+
+        def run(command):
+            told.append(command)
+            return verify.Said(0, "", "")
+
+        verify.verify(place("cri-o", (1, 33, 0), arguments=arguments), CdiReading(True, "always"), run)
+        assert told == [["/bin/true", "--config", "/none/config", "--config-dir", directory, "config"]]
+
     @pytest.mark.parametrize("name", ["docker", "containerd", "cri-o", "podman"])
     def test_a_program_that_fails_is_quoted(self, name):
         with pytest.raises(CdiError, match=r"does not take its configuration \(exit status 1\): bad key"):
