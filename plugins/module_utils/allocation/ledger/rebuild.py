@@ -14,9 +14,9 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from . import commit_log, errors
 from .errors import Damaged, DevicesTaken, Moved
@@ -57,33 +57,53 @@ def rebuild(path: str, what: str, deadline: float, least: int = 0) -> str:
 def _replaced(path: str, what: str, least: int, found: Salvage) -> str:
     kept = put_aside(path)
     before = found.state or StoreState(USER_VERSION, 0, 0, 0)
-    incident = {
-        "when": round(time.time()),
-        "what": what,
-        "kept": kept,
-        "recovered": len(found.parts),
-        "complete": found.complete,
-    }
     newest = max([before.generation, least, *(stored.revision for stored in found.parts)])
-    state = StoreState(USER_VERSION, newest + 1, 0, 0, before.owners, (*before.incidents, incident)[-INCIDENTS:])
-    create(path, lambda tables: fill(tables, found.parts), state)
-    outcome = "no grant is lost" if found.complete else "others may be lost, so no new ones are made"
-    return f"{path}: {what}; it was rebuilt with {len(found.parts)} grants, {outcome}; what it was is {kept or 'gone'}"
+
+    def restored(tables: Tables) -> dict[str, Any]:
+        complete = fill(tables, found.parts) and found.complete
+        count = tables.state.records
+        incident = {"when": round(time.time()), "what": what, "kept": kept, "recovered": count, "complete": complete}
+        tables.state = tables.state._replace(incidents=(*before.incidents, incident)[-INCIDENTS:])
+        return incident
+
+    incident = create(path, restored, StoreState(USER_VERSION, newest + 1, 0, 0, before.owners))
+    outcome = "no grant is lost" if incident["complete"] else "others may be lost, so no new ones are made"
+    rebuilt = f"{path}: {what}; it was rebuilt with {incident['recovered']} grants"
+    return f"{rebuilt}, {outcome}; what it was is {kept or 'gone'}"
 
 
 def from_log(path: str, state: StoreState, records: list[str]) -> None:
-    """Make the store at `path` from its log, which has all of it. The caller holds the gate. Raises Unusable."""
+    """Make the store at `path` from its log, which has all of it. The caller holds the gate.
+
+    Raises Unusable, Damaged.
+    """
     version, needs = versions(state.version)
     if needs > VERSION:
         raise newer(path, version, needs)
     parts = newest_parts(records)
-    if len(parts) != len(records):
-        raise Damaged("its log has grants that can't be read")
-    create(path, lambda tables: fill(tables, parts), state._replace(version=USER_VERSION, records=0, total=0))
+
+    def restored(tables: Tables) -> None:
+        if len(parts) != len(records) or not fill(tables, parts):
+            raise Damaged("its log has grants that can't be read, or that exclude each other")
+
+    create(path, restored, state._replace(version=USER_VERSION, records=0, total=0))
 
 
-def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
-    """Put `parts` into an empty store. If two exclude each other, the newer one keeps the device."""
+def fill(tables: Tables, parts: Iterable[Stored]) -> bool:
+    """Put `parts` into an empty store; return True if every hold is in it.
+
+    The order in which they were granted fits if it did then. Where records of several moments exclude each other, the
+    newer one keeps the device.
+    """
+    tables.db.execute("SAVEPOINT parts")
+    empty = tables.state
+    try:
+        for stored in sorted(parts, key=lambda stored: stored.id):
+            tables.restore(stored)
+        return True
+    except DevicesTaken:
+        tables.db.execute("ROLLBACK TO parts")
+        tables.state = empty
     for stored in sorted(parts, key=lambda stored: -stored.revision):
         while stored.part.holds:
             try:
@@ -95,6 +115,7 @@ def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
                 tables.db.execute("ROLLBACK TO part")
                 holds = tuple(hold for hold in stored.part.holds if not str(taken).startswith(f"{hold.device}: "))
                 stored = stored._replace(part=stored.part._replace(holds=holds))
+    return False
 
 
 def salvage(path: str, least: int = 0) -> Salvage:

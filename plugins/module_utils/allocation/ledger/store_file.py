@@ -11,13 +11,15 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Optional
+from typing import Optional, TypeVar
 
 from ... import directories
 from . import errors, schema
 from .errors import Damaged, Moved, Unusable
 from .lock_file import lock_bytes
 from .tables import StoreState, Tables, encode_state
+
+Result = TypeVar("Result")
 
 PAGE = 4096
 RESERVE = 16 * PAGE  # bytes by which the journal grows
@@ -117,8 +119,10 @@ def _keep_writers_out(path: str, handle: int, deadline: float) -> None:
         raise errors.of_system(path, "lock", error) from None
 
 
-def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None:
-    """Make a store at `path` and let `fill` fill it: whole and durable, or not at all. Raises Unusable.
+def create(path: str, fill: Callable[[Tables], Result], state: StoreState) -> Result:
+    """Make a store at `path` and let `fill` fill it: whole and durable, or not at all. Return what `fill` returns.
+
+    Raises Unusable, and what `fill` raises.
 
     This replaces an existing store, which the caller has kept and locked. Where no store is, and the lock's file is
     removed while its holder is stopped, another process may make one at the same time: then this one gives up.
@@ -138,7 +142,7 @@ def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None
             db.execute(f"PRAGMA user_version = {schema.USER_VERSION}")
             db.execute("INSERT INTO state VALUES (1, ?)", (encode_state(state),))
             tables = Tables(db)
-            fill(tables)
+            result = fill(tables)
             tables.save()
             db.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
             db.execute("COMMIT")
@@ -151,6 +155,7 @@ def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None
             raise Unusable(f"{path}: another process made it at the same time, without its lock", "busy")
         os.rename(new, path)
         sync(os.path.dirname(path))
+        return result
     except OSError as error:
         raise errors.of_system(path, "make", error) from None
     finally:

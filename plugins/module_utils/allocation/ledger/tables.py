@@ -145,13 +145,27 @@ class Tables:
     def rewrite(self, stored: Stored, part: GrantPart) -> None:
         """Replace `stored` with `part`, which holds the same devices or fewer."""
         self._next()
-        record = encode(Stored(stored.id, self.state.generation, stored.key, part))
-        self._one("UPDATE grants SET record = ? WHERE id = ?", (record, stored.id))
         if part.holds != stored.part.holds:
             self._unlock(stored)
+            part = part._replace(holds=tuple(map(self._grown, part.holds)))
             self._lock(stored.id, part.owner, part.holds)
-        self._count(added=record, removed=encode(stored))
-        self.came[stored.id] = record
+        self._exchange(stored, Stored(stored.id, self.state.generation, stored.key, part))
+
+    def _exchange(self, old: Stored, new: Stored) -> None:
+        """Write the record of a part whose holds are in the other tables already."""
+        record = encode(new)
+        self._one("UPDATE grants SET record = ? WHERE id = ?", (record, new.id))
+        self._count(added=record, removed=encode(old))
+        self.came[new.id] = record
+
+    def _grown(self, hold: Hold) -> Hold:
+        """Return a hold on a share with the largest capacity that a hold on the device knows.
+
+        Memory that the driver reported later may be granted: beside it, the hold fits only into that capacity.
+        """
+        query = "SELECT coalesce(max(capacity), 0) FROM shares WHERE device = ? AND name = ?"
+        now = {name: self.db.execute(query, (hold.device, name)).fetchone()[0] for name in hold.amounts}
+        return hold._replace(capacity={name: max(size, now[name]) for name, size in hold.capacity.items()})
 
     def remove(self, stored: Stored) -> None:
         """Remove `stored` and free its devices."""
@@ -167,11 +181,17 @@ class Tables:
         try:
             state, gone, came = json.loads(entry)
             after, parts = decode_state(state), decode_all([record for _identity, record in came])
-            for identity in (*gone, *(stored.id for stored in parts)):
-                for stored in self.all("WHERE id = ?", (identity,)):
-                    self.remove(stored)
-            for stored in parts:
-                self.restore(stored)
+            changed = [*gone, *(new.id for new in parts)]
+            before = {old.id: old for identity in changed for old in self.all("WHERE id = ?", (identity,))}
+            kept = {new.id for new in parts if new.id in before and before[new.id].part.holds == new.part.holds}
+            for old in before.values():
+                if old.id not in kept:
+                    self.remove(old)
+            for new in parts:
+                if new.id in kept:
+                    self._exchange(before[new.id], new)
+                else:
+                    self.restore(new)
         except (ValueError, TypeError, DevicesTaken) as error:
             raise Damaged(f"an entry of its log: {error}") from None
         if (self.state.records, self.state.total, self.state.version) != (after.records, after.total, after.version):

@@ -21,6 +21,11 @@ def hold(number):
     return Hold(f"pci:0000:{number:02x}:00.0", "v/gpu", f"GPU-{number}", part_of=("numa:0",))
 
 
+def share(amount, capacity):
+    """A hold on this much of a device's memory."""
+    return hold(0)._replace(amounts={"memory": amount}, capacity={"memory": capacity})
+
+
 def add(ledger, *numbers):
     for number in numbers:
         ledger.add(key(number), {"gpu": 1}, lambda _held, number=number: [hold(number)], "external")

@@ -33,6 +33,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.le
     directory,
     held,
     key,
+    share,
 )
 
 
@@ -357,6 +358,18 @@ def test_who_follows_a_killed_call_reads_its_entry_alone(ledger, monkeypatch, ca
     assert (later.grants(), later.owners(), later.reports) == (*found, [])
     assert 3 in held(ledger)
     assert (9 in held(ledger), 1 in held(ledger)) == (call is CALLS["ADD"], call not in (CALLS["DEL"], CALLS["GC"]))
+
+
+def test_who_follows_a_killed_call_asks_for_no_room_for_what_is_held(ledger, monkeypatch):
+    """The device's memory grew between two grants: the first one would not fit a second time."""
+    ledger.add(key(1), {"gpu": 1}, lambda _held: [share(4, 8)], "external")
+    ledger.add(key(2), {"gpu": 1}, lambda _held: [share(5, 9)], "external")
+    killed(ledger, monkeypatch, CALLS["teardown"])
+    with monkeypatch.context() as patch:
+        patch.setattr(store.Store, "_checked", lambda *_given: pytest.fail("checked"))
+        assert info(ledger).withheld == {share(4, 8).device: "why"}
+    later = Ledger(directory(ledger), "boot-2")
+    assert held(later) == [1, 2] and not later.reports
 
 
 @pytest.mark.parametrize("change", [b"{", b"[]", None], ids=["no JSON", "no entry", "that leads to no such state"])

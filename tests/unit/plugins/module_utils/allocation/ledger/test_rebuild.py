@@ -36,6 +36,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.le
     held,
     hold,
     key,
+    share,
     statement,
 )
 
@@ -278,6 +279,52 @@ def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(ledger, whole, 
         assert file.read() == content
     judge(ledger, content)
     assert len([name for name in os.listdir(directory(ledger)) if "damaged" in name and "journal" not in name]) == 1
+
+
+class TestMemoryThatGrew:
+    """A driver of a later boot reports more memory, and a second request gets what the first one did not see."""
+
+    @pytest.fixture
+    def older(self, ledger):
+        """The ledger's files after both grants, in a boot that has not checked them yet."""
+        ledger.add(key(1), {"gpu": 1, "tty": 1}, lambda _held: [hold(9), share(4, 8)], "external")
+        ledger = Ledger(directory(ledger), "boot-2")
+        ledger.add(key(2), {"gpu": 1}, lambda _held: [share(5, 9)], "external")
+        return Ledger(directory(ledger), "boot-3")
+
+    @pytest.mark.parametrize("boot", ["boot-2", "boot-3"], ids=["from its records", "from its log"])
+    def test_is_not_granted_again_after_a_rebuild(self, older, boot):
+        os.truncate(older.path, 100)
+        later = Ledger(directory(older), boot)
+        assert held(later) == [1, 2] and info(later).complete
+        assert bool(later.reports) is (boot == "boot-2")  # what the log has is no damage after a power cut
+        with pytest.raises(errors.DevicesTaken):
+            later.add(key(3), {"gpu": 1}, lambda _held: [share(1, 9)], "external")
+
+    def test_is_kept_when_the_rest_of_its_grant_is_given_back(self, older):
+        assert older.delete(key(1), keep={hold(0).device: "why"}).holds == (hold(9),)
+        assert info(older).withheld == {hold(0).device: "why"}
+        os.truncate(older.path, 100)
+        later = Ledger(directory(older), "boot-4")
+        assert held(later) == [1, 2] and info(later).complete
+        assert later.delete(key(1)).holds[0].amounts == {"memory": 4}
+
+
+def test_grants_that_exclude_each_other_are_a_loss_though_all_of_them_were_found(ledger):
+    """Nothing of ours writes such a store. The newer one keeps the device."""
+    add(ledger, 1)
+
+    def operation(tables):
+        tables.db.execute("DROP TRIGGER compatible")
+        tables.insert(key(2), stored(1).part)
+
+    ledger.transact(operation)
+    later = Ledger(directory(ledger), "boot-2")
+    assert held(later) == [2] and not info(later).complete
+    assert [incident["recovered"] for incident in info(later).incidents] == [1]
+    assert "others may be lost" in later.reports[0]
+    with pytest.raises(errors.Incomplete):
+        add(later, 3)
 
 
 def stored(number):
