@@ -154,7 +154,7 @@ class Device(NamedTuple):
     hooks: tuple[Hook, ...] = ()
     additional_gids: tuple[int, ...] = ()
     net_devices: tuple[NetDevice, ...] = ()
-    part_of: tuple[str, ...] = ()  # ids of its wholes: the GPU of a MIG instance, the physical function of a VF
+    part_of: tuple[str, ...] = ()  # ids of its wholes: the GPU of a MIG instance, the PCI function of one of its nodes
     consists_of: tuple[str, ...] = ()  # ids of its parts: the functions of an IOMMU group
     partition: str = ""  # the vendor's profile of a partition: "1g.5gb"
     capacity: Mapping[str, int] = {}  # from the driver; requests may ask for it: {"memory": MiB}
@@ -173,6 +173,18 @@ class Device(NamedTuple):
     def unique(self) -> str:
         """Return what distinguishes this card from another one in its slot, or ""."""
         return self.uuid or self.serial
+
+    @property
+    def is_partition(self) -> bool:
+        """Return True if its whole was divided into it and others: a MIG device, a virtual function, a work queue.
+
+        A node, disk or interface that only sits on its whole is not a partition.
+        """
+        place, _mark, part = self.id.partition("#")
+        if part and not part.startswith((f"{self.subsystem}:", "port")):
+            return True
+        own = {place, f"pci:{self.pci_address}"}
+        return any(name not in own and name.startswith(("pci:", *GIVEN)) for name in self.part_of)
 
     @property
     def hardware(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ..records import CdiError, Device, Health, Kind, Link, Node, joined
 from . import device_names
 from .entry_options import PROFILES, check, common, expand, kind_of
-from .functions import physical_function
+from .identities import device_identity, wholes
 from .out_of_service import Disabled, health_of
 from .select import DeviceGroup, Selection, nearest
 from .snapshot import Snapshot, SysDevice
@@ -218,8 +218,11 @@ def _describe(
         vendor, product = (physical.attribute(attribute) for attribute in USB_IDS)
         ids = ("0x" + vendor if vendor else "", "0x" + product if product else "", "")
     serial = nearest(head, SERIAL) or next(filter(None, map(known[0].properties.get, UDEV_SERIAL)), "")
+    fields = {key: value for key, value in group.fields.items() if key != "env"}
+    id_ = fields.get("id") or device_identity((group.parent and head.physical) or head)
+    above = (*wholes(id_, [member for member, _role in group.members]), *fields.pop("part_of", ()))
     device = Device(
-        id=_identity(group),
+        id=id_,
         profile=entry["profile"],
         kind=kind_of(name, entry),
         names=(),
@@ -233,23 +236,13 @@ def _describe(
         serial=serial,
         uuid=nearest(head, UUID) or "",
         numa_node=head.numa_node,
-        part_of=physical_function(head),
+        part_of=tuple(dict.fromkeys(above)),
         pcie_path=pcie_path(head),
         symlinks=tuple(sorted({link for one in known for link in one.symlinks})),
         properties=known[0].properties,
     )
-    device = device._replace(**{key: value for key, value in group.fields.items() if key != "env"})
+    device = device._replace(**fields)
     return Candidate(name, index, group, known, device, _names(entry, index, device, group))
-
-
-def _identity(group: DeviceGroup) -> str:
-    """What stays the same over reboots and renumbering, as far as the hardware has such a thing."""
-    head = group.members[0][0]
-    own = f"{head.subsystem}:{head.sysname}"
-    if head.physical is None or head.physical is head:
-        return own
-    place = f"{head.physical.subsystem}:{head.physical.sysname}"
-    return place if group.parent else f"{place}#{own}"
 
 
 def _names(entry: dict[str, Any], index: int, device: Device, group: DeviceGroup) -> dict[str, str]:

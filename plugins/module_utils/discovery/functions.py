@@ -41,11 +41,8 @@ def unusable(
         if function in used or (function.bound and function.bound not in drivers):
             continue
         reason = missing if function.bound else f"no driver is bound to it; expected {usual}"
-        fields = {
-            "health": Health("unhealthy", f"{function.sysname}: {reason}"),
-            "part_of": physical_function(function),
-        }
-        groups.append(DeviceGroup(function, ((function, ""),), fields=fields))
+        health = Health("unhealthy", f"{function.sysname}: {reason}")
+        groups.append(DeviceGroup(function, ((function, ""),), fields={"health": health}))
     return tuple(groups)
 
 

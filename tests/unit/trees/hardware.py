@@ -37,6 +37,32 @@ def ttys(last: int) -> dict[str, Any]:
     return tree
 
 
+def usb_disk() -> dict[str, Any]:
+    """A tree of a USB disk with one partition, and the generic node of SCSI."""
+    tree: dict[str, Any] = {"devices": {}, "nodes": {"/dev/null": "c 1:3"}, "files": {BOOT: "boot-1\n"}}
+    function = "/sys/devices/pci0000:00/0000:00:14.0"
+    device = f"{function}/usb1/1-4"
+    unit = f"{device}/1-4:1.0/host6/target6:0:0/6:0:0:0"
+    tree["devices"] = {
+        function: {"subsystem": "bus/pci", "attributes": {"class": "0x0c0330"}},
+        f"{function}/usb1": {"subsystem": "bus/usb", "attributes": {"bDeviceClass": "09"}},
+        device: {"subsystem": "bus/usb", "attributes": {"bDeviceClass": "00"}},
+        f"{device}/1-4:1.0": {"subsystem": "bus/usb"},
+        unit: {"subsystem": "bus/scsi"},
+        f"{unit}/block/sdb": {"subsystem": "class/block"},
+        f"{unit}/block/sdb/sdb1": {"subsystem": "class/block", "attributes": {"partition": 1}},
+        f"{unit}/scsi_generic/sg1": {"subsystem": "class/scsi_generic"},
+    }
+    nodes = (("block/sdb", 8, 16), ("block/sdb/sdb1", 8, 17), ("scsi_generic/sg1", 21, 1))
+    for path, name, major, minor in (
+        (device, "bus/usb/001/004", 189, 3),
+        *((f"{unit}/{path}", path.rpartition("/")[2], major, minor) for path, major, minor in nodes),
+    ):
+        tree["devices"][path]["uevent"] = {"MAJOR": major, "MINOR": minor, "DEVNAME": name}
+        tree["nodes"][f"/dev/{name}"] = f"{'b' if major == 8 else 'c'} {major}:{minor}"
+    return tree
+
+
 def gpu_functions(count: int) -> dict[str, Any]:
     """A tree of one GPU with `count` virtual functions (SR-IOV), each with DRM nodes of its own."""
     tree: dict[str, Any] = {"devices": {}, "nodes": {"/dev/null": "c 1:3"}, "links": {}, "files": {BOOT: "boot-1\n"}}

@@ -141,7 +141,7 @@ def is_item_taken(device: Device, mode: str) -> bool:
     Where no inventory has a device, the device plugin holds it by the items in its spec. A node that a partition has
     in common with its whole may be held for another partition.
     """
-    return mode == WHOLE or not device.part_of
+    return mode == WHOLE or not device.is_partition
 
 
 def why_not_owned(kind: str, owner: str, given: Sequence[str], using: Iterable[str]) -> str:

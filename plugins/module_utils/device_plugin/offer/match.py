@@ -26,7 +26,7 @@ def meets(match: Match, names: Sequence[str], device: Device, numa_nodes: Sequen
         and _fits((device.pci_address,), match.pci_address)
         and _fits((profile_of(device),), match.profile)
         and (not match.numa_node or not set(match.numa_node).isdisjoint(numa_nodes))
-        and match.partition in (None, bool(device.part_of))
+        and match.partition in (None, device.is_partition)
         and all(_fits((device.properties.get(key, ""),), patterns) for key, patterns in match.properties.items())
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ...records import ContainerEdits, Health
-from ..functions import depending, functions, physical_function, unusable
+from ..functions import depending, functions, unusable
 from ..root import printable
 from ..select import DeviceGroup, Profile, Selection, SelectRule, address_order, memory, select
 from ..snapshot import Snapshot, SysDevice
@@ -109,13 +109,13 @@ def _groups(part: GpuNode, parts: Sequence[GpuNode], warnings: list[str]) -> lis
         reason = f"KFD's node {number} names /dev/dri/{_render(part.compute)}, of which DRM knows nothing"
         fields["health"] = Health("unhealthy", f"{function.name}: {reason}")
     if len(parts) > 1 or part.partition or _is_partitioned(function):
-        fields.update(id=f"pci:{function.name}#xcp{part.partition}", part_of=(f"pci:{function.name}",))
+        fields["id"] = f"pci:{function.name}#xcp{part.partition}"
         fields["partition"] = _profile(function)
         # All but the first partition sit on platform devices, which know neither ids nor NUMA nodes.
         names = {"sysname": nodes[0][0].sysname} if nodes else {}
         return [DeviceGroup(function, ((function, ""), *nodes), names=names, fields=fields)]
     group = memory(DeviceGroup(function, nodes or ((function, ""),)))
-    return [group._replace(fields={**fields, **group.fields, "part_of": physical_function(function)})]
+    return [group._replace(fields={**fields, **group.fields})]
 
 
 def _is_partitioned(function: SysDevice) -> bool:

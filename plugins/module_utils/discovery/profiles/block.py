@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from ...records import Health
+from ..identities import disk_identity, wwid
 from ..root import printable
 from ..select import GLOBS, DeviceGroup, Profile, Selection, SelectRule, globs, nearest, select
 from ..snapshot import Snapshot, SysDevice
@@ -21,8 +22,6 @@ from ..topology.pcie import pcie_path
 
 # Names below /dev by profile; partitions are told by their attribute (Documentation/ABI/stable/sysfs-block).
 DISKS = {"block": ("sd*", "vd*", "xvd*", "dasd*", "mmcblk*", "pmem*"), "nvme": ("nvme*n*",)}
-# Attributes that name a disk for good, in the order of trust: of the namespace, of the SCSI device.
-WWID = ("wwid", "device/wwid")
 # A namespace that controllers may share belongs to their subsystem, below /sys/devices/virtual: nvme0n1. Below each of
 # these controllers there is a hidden disk, which is one path to it: nvme0c1n1 (Linux, drivers/nvme/host/multipath.c).
 PATH = re.compile(r"nvme(\d+)c\d+n(\d+)\Z")
@@ -41,12 +40,10 @@ def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
         disk = group.members[0][0]
         reasons = [] if named else sorted({reason for device in _with_parts(disk) for reason in _uses(device, used)})
         beside = generic.get(disk.sysname.replace("nvme", "ng", 1))
-        fields: dict[str, Any] = {"id": _identity(disk), "uuid": _wwid(disk)}
+        fields: dict[str, Any] = {"id": disk_identity(disk), "uuid": wwid(disk)}
         ways = [] if disk.pci else paths.get(disk.sysname, [])
         fields.update(_place(ways))
-        functions = sorted({one.pci.name for one in (disk, *ways) if one.pci})
-        if functions:
-            fields["part_of"] = tuple(f"pci:{name}" for name in functions)
+        fields["part_of"] = tuple(sorted({f"pci:{way.pci.name}" for way in ways if way.pci}))
         if reasons:
             fields["health"] = Health("reserved", f"{disk.sysname}: the host uses it: {', '.join(reasons)}")
         members = (*group.members, (beside, "generic")) if beside else group.members
@@ -83,16 +80,6 @@ def _place_of(way: SysDevice) -> dict[str, Any]:
         "pcie_path": pcie_path(way),
         **({"serial": serial} if (serial := nearest(way, ("serial",))) else {}),
     }
-
-
-def _identity(disk: SysDevice) -> str:
-    """By its own id, as the numbers of disks and of SCSI hosts depend on the order of probing; else where it sits."""
-    place = disk.physical.sysname if disk.physical else disk.sysname
-    return f"block:{_wwid(disk) or place}"
-
-
-def _wwid(disk: SysDevice) -> str:
-    return next(filter(None, map(disk.attribute, WWID)), "")
 
 
 def _with_parts(disk: SysDevice) -> list[SysDevice]:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Optional
 
 from ...records import Health
-from ..functions import functions, physical_function, unusable
+from ..functions import functions, unusable
 from ..select import DeviceGroup, Profile, Selection, address_order, natural
 from ..snapshot import Snapshot, SysDevice
 
@@ -80,10 +80,8 @@ def _slot(function: SysDevice) -> str:
 
 def _group(function: SysDevice, nodes: list[tuple[SysDevice, str]]) -> DeviceGroup:
     """The function is the head: a port is a platform device, which would be taken for the hardware."""
-    fields: dict[str, Any] = {"part_of": physical_function(function)}
     health = _programmed(function)
-    if health:
-        fields["health"] = health
+    fields = {"health": health} if health else {}
     return DeviceGroup(function, ((function, ""), *nodes), names={"sysname": nodes[0][0].sysname}, fields=fields)
 
 

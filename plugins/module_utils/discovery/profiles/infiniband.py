@@ -10,12 +10,12 @@ all. Nodes other than uverbs and umad let a program manage the fabric, so they h
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, Optional
 
 from ...records import ContainerEdits, Health, NetDevice
-from ..functions import depending, functions, physical_function, unusable
+from ..functions import depending, functions, unusable
+from ..identities import parent, subfunction
 from ..select import DeviceGroup, Profile, Selection, address_order, natural
 from ..snapshot import Snapshot, SysDevice
 from . import net, vfio
@@ -53,24 +53,19 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
 
 def _nodes(device: SysDevice, role: str) -> Iterator[SysDevice]:
     """Its nodes of one sort. They sit on what it sits on (drivers/infiniband/core/uverbs_main.c, ib_uverbs_add_one)."""
-    directory, snapshot = f"{_parent(device)}/{ROLES[role]}", device.snapshot
+    directory, snapshot = f"{parent(device)}/{ROLES[role]}", device.snapshot
     for name in sorted(snapshot.root.names(directory), key=natural):
         one = snapshot.device(f"{directory}/{name}", ROLES[role])
         if one.sysname.startswith(role) and one.attribute("ibdev") == device.sysname and one.node:
             yield one
 
 
-def _parent(device: SysDevice) -> str:
-    """The path of what a class device sits on: <parent>/infiniband/mlx5_0."""
-    return os.path.dirname(os.path.dirname(device.path))
-
-
 def _group(device: SysDevice, nodes: list[tuple[SysDevice, str]], options: dict[str, Any]) -> DeviceGroup:
     guid = device.attribute("node_guid") or ""
-    fields: dict[str, Any] = {"uuid": "" if guid == NOBODY else guid, "part_of": physical_function(device)}
+    fields: dict[str, Any] = {"uuid": "" if guid == NOBODY else guid}
     health = _ports(device) if options.get("port_state", ACTIVE.lower()) != "any" else None
     if options.get("net_devices"):
-        beside = [one for one in net.on_hardware(device.snapshot) if _parent(one) == _parent(device)]
+        beside = [one for one in net.on_hardware(device.snapshot) if parent(one) == parent(device)]
         fields["net_devices"] = tuple(NetDevice(one.sysname) for one in beside)
         routed = net.routes(device.snapshot)
         uses = [f"{one.sysname}: {use.partition(';')[0]}" for one in beside for use in [net.use_of(one, routed)] if use]
@@ -78,12 +73,12 @@ def _group(device: SysDevice, nodes: list[tuple[SysDevice, str]], options: dict[
     if health:
         fields["health"] = health
     whole = device.physical
-    if whole is None or whole.path == _parent(device):
+    if whole is None or whole.path == parent(device):
         return DeviceGroup(whole, ((device, ""), *nodes), fields=fields)
     # On a subfunction, which is a part of the PCI function (Documentation/networking/devlink/devlink-port.rst)
-    place = f"{whole.subsystem}:{whole.sysname}"
-    number = device.snapshot.device(_parent(device)).attribute("sfnum")
-    fields.update({"part_of": (place,), **({"id": f"{place}#sf{number}"} if number else {})})
+    id_ = subfunction(device)
+    if id_:
+        fields["id"] = id_
     return DeviceGroup(None, ((device, ""), *nodes), fields=fields)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..functions import functions, physical_function, unusable
+from ..functions import functions, unusable
 from ..select import DeviceGroup, Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot, SysDevice
 from .drm import ROLES
@@ -50,11 +50,8 @@ def named(group: DeviceGroup) -> DeviceGroup:
 
 def _described(group: DeviceGroup) -> DeviceGroup:
     head = group.members[0][0]
-    fields: dict[str, Any] = {"part_of": physical_function(head)}
     size = _memory(head)
-    if size:
-        fields["capacity"] = {"memory": size >> 20}
-    return named(group)._replace(fields=fields)
+    return named(group)._replace(fields={"capacity": {"memory": size >> 20}} if size else {})
 
 
 def _memory(card: SysDevice) -> int:

@@ -65,7 +65,7 @@ def _services(parent: Optional[SysDevice]) -> set[str]:
 def _qat(group: DeviceGroup) -> DeviceGroup:
     function = group.members[0][0]
     uid = "qatvf-" + re.sub("[:.]", "-", function.name)
-    return group._replace(names={"uuid": uid}, fields={**group.fields, "part_of": physical_function(function)})
+    return group._replace(names={"uuid": uid})
 
 
 def _find_queues(prefix: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
@@ -88,7 +88,6 @@ def _queue(group: DeviceGroup) -> DeviceGroup:
         fields["health"] = Health("unhealthy", f"{name}: the state of the work queue is {state!r}")
     if head.pci:  # the first number of wq0.1 follows the order of probing
         fields["id"] = f"pci:{head.pci.name}#wq{name.rpartition('.')[2]}"
-        fields["part_of"] = (f"pci:{head.pci.name}",)
     return group._replace(names={"sysname": name}, fields=fields)
 
 

@@ -41,8 +41,7 @@ def _described(group: DeviceGroup, card: SysDevice) -> DeviceGroup:
     """The group with an identity that does not have the numbers of the nodes, which follow the order of drivers."""
     device = group.members[0][0]
     interface = INTERFACE.search(device.path)
-    place = f"pci:{card.name}"
-    return group._replace(fields={"id": f"{place}#{interface[1] if interface else 'mei'}", "part_of": (place,)})
+    return group._replace(fields={"id": f"pci:{card.name}#{interface[1] if interface else 'mei'}"})
 
 
 PROFILE = Profile(kind="intel.com/gpu-mei", name_by=("sysname",), options={}, find=find)

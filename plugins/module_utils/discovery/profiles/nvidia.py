@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...records import Health, Hook, Node
 from ...schema import END
 from ..functions import functions, physical_function, unusable
+from ..identities import chain
 from ..select import DeviceGroup, Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot, SysDevice
 from ..topology import nvml as topology
@@ -198,7 +199,7 @@ def _partition(
     place = f"pci:{card.function.name}"
     fields: dict[str, Any] = {
         "id": f"{place}#mig:gi{one.gi}/ci{one.ci}",
-        "part_of": (place,),
+        "part_of": tuple(name for device, _role in drm for name in chain(device)),  # also where nodes have another root
         "uuid": known.uuid if known else "",
         "partition": known.profile if known else "",
         "hooks": _by_path(host, card, drm),

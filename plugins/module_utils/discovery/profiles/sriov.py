@@ -51,7 +51,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
             function,
             ((function, ""), *((device, device.subsystem) for device in beside)),
             names={"type-index": numbers.get(function.name, "")},
-            fields={"part_of": part_of, "net_devices": tuple(NetDevice(device.sysname) for device in own)},
+            fields={"net_devices": tuple(NetDevice(device.sysname) for device in own)},
         )
         fault = _fault(function, parent, own + beside)
         if fault:

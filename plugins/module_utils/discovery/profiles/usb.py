@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...schema import END, one_or_several
+from ..identities import is_hub
 from ..select import Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot
 
-HUB = "09"  # bDeviceClass (USB 2.0, 11.23.1); a hub is what others are plugged into
 IDS = one_or_several(
     {
         "type": "string",
@@ -32,7 +32,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     for group in found.groups:
         device = group.members[0][0]
         id_ = f"{device.attribute('idVendor')}:{device.attribute('idProduct')}"
-        if device.attribute("bDeviceClass") != HUB and (not wanted or id_ in wanted):
+        if not is_hub(device) and (not wanted or id_ in wanted):
             groups.append(group._replace(parent=device))
     ids = " or ".join(wanted)
     return Selection(tuple(groups), found.why or (f"no USB device has the id {ids}" if ids else "only hubs are there"))

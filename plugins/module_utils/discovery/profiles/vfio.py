@@ -54,8 +54,10 @@ def with_node(group: DeviceGroup, function: SysDevice, snapshot: Snapshot) -> De
         fields["health"] = Health("unhealthy", f"IOMMU group {number}: the host has {who} of it in use")
     elif node is None:
         fields["health"] = Health("unhealthy", f"IOMMU group {number}: has no node; the module vfio is not loaded")
-    nodes = (*group.nodes, node._replace(path=f"/dev/vfio/{number}")) if node else group.nodes
-    return group._replace(nodes=nodes, fields=fields)
+    if node is None:
+        return group._replace(fields=fields)
+    fields["part_of"] = (f"vfio:{number}",)  # as a rule for such nodes calls it
+    return group._replace(nodes=(*group.nodes, node._replace(path=f"/dev/vfio/{number}")), fields=fields)
 
 
 def _number(function: SysDevice) -> str:

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import choose
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import pick
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
-from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys, usb_disk
 
 GPU0 = ["/dev/dri/card0", "/dev/dri/renderD128"]
 GPU1 = ["/dev/dri/card1", "/dev/dri/renderD129"]
@@ -107,6 +107,36 @@ def test_two_configurations_never_grant_one_device(hosts):
     assert machine.ask("DEL", card, "", "a") == (0, None)
     assert machine.refused(card, "card:2", "b")[0] == 100  # what drm granted under the same id is still granted
     assert machine.add(conf, "gpu:1", "b") == GPU1
+
+
+def test_two_configurations_that_group_hardware_in_other_ways_never_grant_one_node(hosts):
+    machine = hosts(gpus((4096, 8192)))
+    whole = config()
+    render = {"type_": "render", "match": {"node": "dri/renderD*"}, "group_by": "none", "kind": "k.x/render"}
+    nodes = config("rule", profile="rule", **render)
+    machine.configure(whole, nodes)
+    assert machine.add(whole, "gpu:1", "a") == GPU0
+    assert machine.add(nodes, "render:1", "b") == GPU1[1:]
+    assert machine.refused(whole, "gpu:1", "c")[0] == machine.refused(nodes, "render:1", "c")[0] == 100
+    assert machine.ask("DEL", nodes, "", "b") == (0, None)
+    assert machine.add(whole, "gpu:1", "c") == GPU1
+
+
+def test_a_disk_is_one_device_by_whichever_of_its_names(hosts):
+    machine = hosts(usb_disk())
+    block = config("rule", "disk", profile="block", kind="k.x/block")
+    usb = config("rule", "usb", profile="usb", kind="k.x/usb")
+    unit = config("rule", "unit", match={"node": "sg*"}, kind="k.x/unit")
+    alone = {"profile": "rule", "group_by": "none"}
+    nodes = [config("rule", name, match={"node": name}, kind=f"k.x/{name}", **alone) for name in ("sdb", "sdb1")]
+    every = [block, usb, unit, *nodes]
+    machine.configure(*every)
+    for one in every:
+        machine.add(one, f"{one['type']}:1", "a")
+        for other in every:
+            if other is not one:
+                assert machine.refused(other, f"{other['type']}:1", "b")[0] == 100, (one, other)
+        assert machine.ask("DEL", one, "", "a") == (0, None)
 
 
 def test_configurations_of_one_plugin_differ_in_their_devices(hosts):

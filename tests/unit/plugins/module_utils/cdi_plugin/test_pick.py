@@ -91,7 +91,7 @@ def test_what_the_device_plugin_holds_by_its_nodes_alone():
     """Pods got it before there was an inventory, in this boot; a look at that will say what it is."""
     both = [Node("/dev/gpu0", "c", 195, 0)]
     gpu = device("gpu")._replace(nodes=(*both, Node("/dev/ctl0", "c", 195, 1)))
-    mig = [device(f"mig{n}", ("gpu",))._replace(nodes=(*both, Node(f"/dev/cap{n}", "c", 250, n))) for n in (1, 2)]
+    mig = [device(f"gpu#mig{n}", ("gpu",))._replace(nodes=(*both, Node(f"/dev/cap{n}", "c", 250, n))) for n in (1, 2)]
     nic = device("nic")._replace(net_devices=(NetDevice("eth0", "eth0"),))
     pool = [gpu, *mig, nic, device("other")]
 
@@ -103,8 +103,8 @@ def test_what_the_device_plugin_holds_by_its_nodes_alone():
         return found
 
     assert free("node:/dev/gpu0", (), ("node:/dev/ctl0",)) == {"nic", "other"}
-    assert free("node:/dev/cap1", ("node:/dev/gpu0",)) == {"mig2", "nic", "other"}
-    assert free("net:eth0") == {"gpu", "mig1", "mig2", "other"}
+    assert free("node:/dev/cap1", ("node:/dev/gpu0",)) == {"gpu#mig2", "nic", "other"}
+    assert free("net:eth0") == {"gpu", "gpu#mig1", "gpu#mig2", "other"}
 
 
 def test_a_group_and_what_it_consists_of_are_never_picked_together():
