@@ -42,6 +42,15 @@ def disk_identity(disk: SysDevice) -> str:
     return f"block:{wwid(disk) or (disk.physical or disk).sysname}"
 
 
+def port_identity(interface: SysDevice) -> str:
+    """Return the id of a network interface on hardware, which may be one of several of a card.
+
+    How many there are is not asked: the host does not see those that are in containers.
+    """
+    place = interface.physical or interface
+    return subfunction(interface) or f"{device_identity(place)}#port{interface.attribute('dev_port') or '0'}"
+
+
 def subfunction(device: SysDevice) -> str:
     """Return the id of the subfunction of a PCI function that a class device sits on, "" if it sits on none.
 

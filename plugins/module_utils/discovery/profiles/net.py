@@ -9,12 +9,12 @@ profile sriov. An interface that the host itself uses is not offered unless the 
 
 from __future__ import annotations
 
-from collections import Counter
 from fnmatch import fnmatchcase
 from typing import Any
 
 from ...records import Health, NetDevice
 from ..functions import physical_function
+from ..identities import port_identity
 from ..select import GLOBS, DeviceGroup, Profile, Selection, address_order, globs, natural
 from ..snapshot import Snapshot, SysDevice
 
@@ -27,18 +27,13 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     named = globs(options.get("interfaces"))
     routed = routes(snapshot)
     groups = []
-    cards = on_hardware(snapshot)
-    ports = Counter(device.physical.path for device in cards if device.physical)
-    for device in sorted(cards, key=lambda one: (address_order(one), natural(one.sysname))):
+    for device in sorted(on_hardware(snapshot), key=lambda one: (address_order(one), natural(one.sysname))):
         if physical_function(device):
             continue
         if named and not any(fnmatchcase(device.sysname, pattern) for pattern in named):
             continue
         use = "" if named else use_of(device, routed)
-        fields: dict[str, Any] = {"net_devices": (NetDevice(device.sysname),)}
-        if device.physical and ports[device.physical.path] > 1:  # two ports of one function
-            whole = f"{device.physical.subsystem}:{device.physical.sysname}"
-            fields.update(id=f"{whole}#port{device.attribute('dev_port') or '0'}", part_of=(whole,))
+        fields: dict[str, Any] = {"id": port_identity(device), "net_devices": (NetDevice(device.sysname),)}
         if use:
             fields["health"] = Health("reserved", f"{device.sysname}: {use}")
         groups.append(DeviceGroup(device.physical, ((device, ""),), fields=fields))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.owners import excludes
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.entry_options import everything
@@ -177,3 +177,12 @@ def test_what_is_out_of_service_takes_its_nodes_along(tmp_path):
 def test_a_partition_is_what_its_whole_was_divided_into(id_, subsystem, part_of, is_partition):
     device = Device(id_, "p", "k.x/any", ("0",), (), subsystem, pci_address="0000:01:00.0", part_of=part_of)
     assert device.is_partition == is_partition
+
+
+def test_a_port_is_kept_from_others_by_a_grant_of_its_card(tmp_path):
+    """As releases before recorded it where the host saw one port only. A DEL needs no inventory."""
+    card = "/sys/devices/pci0000:00/0000:05:00.0"
+    port = {"subsystem": "class/net", "attributes": {"type": 1}}
+    root = render({"devices": {card: {"subsystem": "bus/pci"}, f"{card}/net/eth5": port}}, tmp_path)
+    (device,) = discover({"net": {"profile": "net"}}, snapshot.take(root)).devices
+    assert excludes(Hold("pci:0000:05:00.0", "fleet.cdi/net"), hold_of(device)) == "pci:0000:05:00.0"
