@@ -31,6 +31,7 @@ OPTIONS = (
 LONGEST = 1000
 DRAIN = 3.0  # seconds that calls in progress have when a server stops
 SELF_DIAL = 5.0  # seconds
+REST = 1.0  # seconds for the tasks of calls that are over
 
 
 class CallRefused(CdiError):
@@ -51,6 +52,29 @@ class Answers(NamedTuple):
     notified: Callable[[bool, str], None]  # watcher mode: registered or not, and the kubelet's error
 
 
+class CallTasks:
+    """The tasks in which gRPC runs calls. As its first handler, it sees each call and answers none.
+
+    When a server stops, gRPC does not wait for the tasks of cancelled calls. If the loop ends before them, it prints a
+    traceback of each.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def service(self, _details: Any) -> None:
+        """Note the task of a call, in which gRPC asks for its handler."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def ended(self, seconds: float) -> None:
+        """Wait until all have ended, at most `seconds`."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
+
 class Server:
     """A resource's server. `path` is the path of its socket, `identity` the identity of that socket."""
 
@@ -65,6 +89,7 @@ class Server:
         self._feed = feed
         self._answers = answers
         self._grpc: Optional[Any] = None
+        self._tasks = CallTasks()
         self._streams: set[Stream] = set()
         self._calls = 0  # Allocate and PreStartContainer calls in progress
         self._idle = asyncio.Event()
@@ -95,7 +120,11 @@ class Server:
         }
         watcher = {"GetInfo": self._info, "NotifyRegistrationStatus": self._notified}
         self._grpc.add_generic_rpc_handlers(
-            (api.handler("v1beta1.DevicePlugin", plugin), api.handler("pluginregistration.Registration", watcher))
+            (
+                self._tasks,
+                api.handler("v1beta1.DevicePlugin", plugin),
+                api.handler("pluginregistration.Registration", watcher),
+            )
         )
         why = "can't bind"
         try:  # if it can't bind, gRPC before 1.60 returns 0, and later ones raise
@@ -129,7 +158,7 @@ class Server:
         return bool(self._streams)
 
     async def close(self, seconds: float = DRAIN) -> None:
-        """Remove the socket if it is ours, wait `seconds` for calls in progress, then end the streams."""
+        """Remove the socket if it is ours, wait `seconds` for calls in progress, then end the streams and all calls."""
         if self.intact:
             with suppress(OSError):
                 os.unlink(self.path)
@@ -145,6 +174,7 @@ class Server:
         if self._grpc is not None:
             opened, self._grpc = self._grpc, None
             await opened.stop(seconds)
+            await self._tasks.ended(REST)
 
     async def _options(self, _request: Any, _context: Any) -> Any:
         return self.options

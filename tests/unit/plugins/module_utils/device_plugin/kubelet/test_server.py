@@ -36,12 +36,12 @@ async def _first(available: Sequence[str], must_include: Sequence[str], size: in
     return [*must_include, *available][:size]
 
 
-def play(path: Path, scene: Callable[[Server], Any], allocate: Any = None) -> None:
+def play(path: Path, scene: Callable[[Server], Any], allocate: Any = None, prefer: Any = _first) -> None:
     async def whole() -> None:
         nothing: Any = None
         feed = Feed(lambda _stream: None)
         feed.publish(api.v1beta1.ListAndWatchResponse())
-        server = Server("a.com/b", str(path), False, feed, Answers(_first, allocate, nothing, nothing))
+        server = Server("a.com/b", str(path), False, feed, Answers(prefer, allocate, nothing, nothing))
         try:
             await scene(server)
         finally:
@@ -212,6 +212,37 @@ def test_a_call_that_hands_out_is_answered_before_the_streams_end(place: Path, i
             assert stream.done() or await stream.read() == grpc.aio.EOF
 
     play(place / "s.sock", scene, allocate)
+
+
+def test_it_has_ended_when_the_last_of_its_calls_has(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """gRPC stops without waiting for cancelled calls. If the loop ends before them, it prints a traceback of each."""
+    asked: Any = None
+    ended = []
+
+    async def prefer(*_asked: Any) -> list[str]:
+        asked.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.3)  # a busy host
+            ended.append("prefer")
+        return []
+
+    async def scene(server: Server) -> None:
+        nonlocal asked
+        asked = asyncio.Event()
+        await server.open()
+        async with unix_sockets.channel("s.sock") as channel:
+            request = api.v1beta1.PreferredAllocationRequest(container_requests=[{"allocation_size": 1}])
+            call = api.stub(channel, "v1beta1.DevicePlugin").GetPreferredAllocation(request)
+            await asked.wait()
+            call.cancel()
+            await asyncio.sleep(0.1)  # until the server knows
+            await server.close()
+            assert ended
+
+    play(place / "s.sock", scene, prefer=prefer)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_socket_of_others_that_has_the_name_by_now_stays(place: Path) -> None:
