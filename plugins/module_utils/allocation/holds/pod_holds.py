@@ -29,6 +29,7 @@ from ..ledger.grant import (
     Stored,
     hold_of,
     is_item_taken,
+    one_text,
     why_not,
     why_not_owned,
 )
@@ -125,9 +126,8 @@ def take(
                 raise _incomplete(ledger)
             hold, goes_on = _after(before, want, pending)
             set_up = goes_on and before is not None and before.boot_id == ledger.boot_id
-            why = why_not_owned(
-                hold.kind, KUBERNETES, tables.state.owners.get(hold.kind, ()), tables.holders(hold.kind)
-            ) or _conflict(tables, hold, want)
+            why = why_not_owned(hold.kinds, KUBERNETES, tables.state.owners, tables.holders)
+            why = why or _conflict(tables, hold, want)
             if why:
                 troubles[want.unit] = why
                 continue
@@ -218,15 +218,16 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
 
 
 def is_held(part: GrantPart, device: Device) -> bool:
-    """Return True if a hold keeps all hardware of the device, known by now, from others."""
+    """Return True if a hold keeps all hardware of the device, known by now, from others, for each of its kinds."""
     return widened(part.holds[0], hold_of(device)) == part.holds[0]
 
 
 def widened(hold: Hold, other: Hold) -> Hold:
-    """Return `hold`, extended to all hardware of `other`."""
+    """Return `hold`, extended to all hardware and kinds of `other`."""
     inside = dict.fromkeys(one for one in (*hold.consists_of, other.device, *other.consists_of) if one != hold.device)
     above = dict.fromkeys(one for one in (*hold.part_of, *other.part_of) if one != hold.device and one not in inside)
-    return hold._replace(unique=hold.unique or other.unique, part_of=tuple(above), consists_of=tuple(inside))
+    kind = one_text(hold.kind, other.kind)
+    return hold._replace(kind=kind, unique=hold.unique or other.unique, part_of=tuple(above), consists_of=tuple(inside))
 
 
 def clear(ledger: Ledger) -> int:

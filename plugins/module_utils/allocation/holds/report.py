@@ -80,8 +80,8 @@ def info(ledger: Ledger) -> Info:
     withheld: dict[str, str] = {}
     for part in (part for grant in grants for part in grant.parts):
         for hold in part.holds:
-            name = (hold.kind, part.owner, part.state)
-            devices[name] = devices.get(name, 0) + 1
+            for name in ((kind, part.owner, part.state) for kind in hold.kinds):
+                devices[name] = devices.get(name, 0) + 1
             if part.state == WITHHELD:
                 withheld[hold.device] = part.reasons.get(hold.device, "")
 

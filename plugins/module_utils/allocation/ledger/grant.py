@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from binascii import crc32
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ...records import CdiError, Device
@@ -22,6 +22,8 @@ ACTIVE = "active"
 WITHHELD = "withheld"  # given back, but the teardown did not finish or failed: no request gets its devices
 UNPROVED = "?"  # ends a token: every release keeps tokens unchanged, so none takes such a store for damaged
 INTERRUPTED = "its teardown is running, or was interrupted"  # the reason that is recorded when a teardown begins
+
+BETWEEN = ","  # the kinds of a hold in its record, which every release reads as text; no kind has it
 
 # Modes of a lock. Two locks on one resource are compatible only if they have the same mode, and it is not WHOLE.
 WHOLE = "whole"  # a hold has all of it
@@ -41,12 +43,17 @@ class Hold(NamedTuple):
     """One device of a grant, by identities that are stable over reboots: no names, no device nodes."""
 
     device: str  # Device.id
-    kind: str
+    kind: str  # or several, see `kinds`
     unique: str = ""  # uuid or serial number of the card, or "": tells a swapped card
     part_of: tuple[str, ...] = ()
     consists_of: tuple[str, ...] = ()
     amounts: Mapping[str, int] = {}  # of its capacity; empty means the whole device
     capacity: Mapping[str, int] = {}  # of the device, for each name in `amounts`
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of its device, each of which has owners: a group of the device plugin may have several."""
+        return tuple(self.kind.split(BETWEEN))
 
     def locks(self) -> dict[str, str]:
         """Return resource -> lock mode, for the device and all hardware that it overlaps.
@@ -144,17 +151,27 @@ def is_item_taken(device: Device, mode: str) -> bool:
     return mode == WHOLE or not device.is_partition
 
 
-def why_not_owned(kind: str, owner: str, given: Sequence[str], using: Iterable[str]) -> str:
-    """Tell why `owner` can't have devices of `kind`; "" if it can.
+def one_text(*kinds: str) -> str:
+    """Return kinds as the text of a hold, each once. A given one may be such a text."""
+    return BETWEEN.join(dict.fromkeys(BETWEEN.join(kinds).split(BETWEEN)))
 
-    The kind was `given` to owners, or else other owners may be `using` it.
+
+def why_not_owned(
+    kinds: Iterable[str], owner: str, given: Mapping[str, Sequence[str]], using: Callable[[str], Iterable[str]]
+) -> str:
+    """Tell why `owner` can't have devices of one of these kinds; "" if it can.
+
+    A kind is `given` to owners, or else other owners may be `using` it.
     """
-    if given:
-        return "" if owner in given else f"{kind}: belongs to {' and '.join(given)}; found a request of {owner}"
-    others = sorted(set(using) - {owner})
-    if not others:
-        return ""
-    return f"{kind}: {' and '.join(others)} holds devices of it, so it is not for {owner}. To share it, give it to both"
+    for kind in kinds:
+        if given.get(kind):
+            if owner not in given[kind]:
+                return f"{kind}: belongs to {' and '.join(given[kind])}; found a request of {owner}"
+            continue
+        others = " and ".join(sorted(set(using(kind)) - {owner}))
+        if others:
+            return f"{kind}: {others} holds devices of it, so it is not for {owner}. To share it, give it to both"
+    return ""
 
 
 class Unreadable(ValueError):

@@ -282,10 +282,10 @@ def _check_owners(tables: Tables, holds: Sequence[Hold], owner: str) -> None:
     """Raise Owned if one of the kinds belongs to others, DevicesTaken if nothing was picked."""
     if not holds:
         raise DevicesTaken("no device was picked; expected at least one")
-    for kind in sorted({hold.kind for hold in holds}):
-        why = why_not_owned(kind, owner, tables.state.owners.get(kind, ()), tables.holders(kind))
-        if why:
-            raise Owned(why)
+    kinds = sorted({kind for hold in holds for kind in hold.kinds})
+    why = why_not_owned(kinds, owner, tables.state.owners, tables.holders)
+    if why:
+        raise Owned(why)
 
 
 def _free(tables: Tables, stored: Stored, keep: Mapping[str, str]) -> GrantPart:

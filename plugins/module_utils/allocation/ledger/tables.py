@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .errors import Damaged, DevicesTaken
 from .grant import (
+    BETWEEN,
     SHARE,
     Grant,
     GrantPart,
@@ -200,7 +201,8 @@ class Tables:
 
     def holders(self, kind: str) -> dict[str, int]:
         """Return owner -> number of devices of the kind that it holds, for owners that hold any."""
-        return dict(self.db.execute("SELECT owner, held FROM kinds WHERE kind = ?", (kind,)).fetchall())
+        query = "SELECT owner, SUM(held) FROM kinds WHERE instr(? || kind || ?, ? || ? || ?) GROUP BY owner"
+        return dict(self.db.execute(query, (BETWEEN, BETWEEN, BETWEEN, kind, BETWEEN)).fetchall())
 
     def give(self, kind: str, owners: Sequence[str]) -> None:
         """Record that the kind is given to `owners`."""

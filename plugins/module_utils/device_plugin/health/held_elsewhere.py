@@ -104,7 +104,8 @@ def _index(name: str, grants: Sequence[Grant]) -> _Index:
             if grant.key == unit_key(name, grant.key.request_id):
                 own.setdefault(grant.key.request_id, []).append(part)
             for hold in part.holds:
-                using.setdefault(hold.kind, set()).add(part.owner)
+                for kind in hold.kinds:
+                    using.setdefault(kind, set()).add(part.owner)
                 for locked, mode in hold.locks().items():
                     locks.setdefault(locked, []).append((mode, grant.key, part))
     return _Index(locks, using, own, {})
@@ -125,7 +126,7 @@ def _why(name: str, unit: OfferedUnit, held: LedgerView, index: _Index, by_items
     own = index.own.get(unit.id, ())
     for why in (why for part in own for why in stuck(part)):
         return why if class_of(why) else reason("teardown", why)
-    why = why_not_owned(hold.kind, KUBERNETES, held.owners.get(hold.kind, ()), index.using.get(hold.kind, ()))
+    why = why_not_owned(hold.kinds, KUBERNETES, held.owners, lambda kind: index.using.get(kind, ()))
     if why or not (held.complete or any(is_held(part, unit.device) for part in own)):
         return reason("taken", why or INCOMPLETE)
     why = _taken_by(unit, key, index, by_items, ", which a pod was given as well" if own else "")

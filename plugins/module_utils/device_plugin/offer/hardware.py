@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
+from ...allocation.ledger.grant import one_text
 from ...discovery.inventory import Inventory
 from ...locality import RELATIONS
 from ...records import MOUNT, Device, Health, Link
@@ -25,7 +26,7 @@ class IdentifiedDevice(NamedTuple):
     """An identity and its hardware."""
 
     identity: Identity
-    device: Device
+    device: Device  # of all kinds of its hardware, in one text (grant.one_text): each has owners
     numa_nodes: tuple[int, ...]
     is_recorded: bool = True  # the inventory has the device, or a whole or parts of it
 
@@ -82,6 +83,7 @@ class Hardware:
     def _one(self, kind: str, one: Identity, ids: Sequence[str], often: Mapping[str, int]) -> IdentifiedDevice:
         if len(ids) == 1 and often[ids[0]] == 1:
             device = self._record(kind, ids[0])
+            device = device._replace(kind=one_text(kind, device.kind))
             return IdentifiedDevice(one, device, _known(device.numa_node))
         made = Device(one.own[0], "", kind, one.names, (), consists_of=one.own[1:], part_of=one.above)
         inside = [name for name in ids if self._items[name].issubset(one.own)]
@@ -99,7 +101,7 @@ class Hardware:
         whole = known[0] if known else made
         device = whole._replace(
             id=made.id,
-            kind=kind,
+            kind=composed.kind,
             names=one.names,
             nodes=composed.nodes,
             part_of=tuple(sorted(part_of.difference(composed.consists_of, [made.id]))),
@@ -145,6 +147,7 @@ def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[in
     near = tuple(sorted({node for one in devices for node in _known(one.numa_node)}))
     bad = [one.health for one in devices if not one.health.is_usable]
     composed = made._replace(
+        kind=one_text(made.kind, *(one.kind for one in devices)),
         consists_of=tuple(name for name in inside if name != made.id),
         part_of=tuple(above),
         nodes=tuple(dict.fromkeys(node for one in devices for node in one.nodes)),

@@ -320,6 +320,21 @@ class TestOwners:
         ledger.set_owners("v/gpu", [])
         assert ledger.owners() == {}
 
+    def test_a_device_of_several_kinds_needs_the_owners_of_each_and_counts_for_each(self, ledger):
+        both = GPU._replace(kind="v/gpu,v/nic")
+        ledger.set_owners("v/nic", ["claims"])
+        with pytest.raises(errors.Owned, match="v/nic: belongs to claims"):
+            add(ledger, "1", both)
+        ledger.set_owners("v/nic", [])
+        add(ledger, "1", both)
+        add(ledger, "2", TTY._replace(kind="v/nic"))
+        for kind, held in (("v/gpu", 1), ("v/nic", 2)):
+            with pytest.raises(errors.Refused, match=f"{kind}: external holds {held} of its devices"):
+                ledger.set_owners(kind, ["claims"])
+        ledger.set_owners("v/n", ["claims"])  # another kind, whose name only begins like one
+        ledger.delete(key("1"))
+        ledger.set_owners("v/gpu", ["claims"])
+
 
 class TestCollect:
     def test_frees_what_is_not_listed(self, ledger):

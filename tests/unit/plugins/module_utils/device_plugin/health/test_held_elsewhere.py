@@ -48,6 +48,7 @@ DEVICES = {
     "mig0": device("mig:0", MIG, part_of=("pci:0",)),
     "mig1": device("mig:1", MIG, part_of=("pci:0",)),
     "group": device("iommu:7", "v/vfio", consists_of=("pci:1", "pci:2")),
+    "kinds": device("group:of-two-kinds", f"{MIG},v/vfio", consists_of=("pci:3",)),
 }
 
 
@@ -57,7 +58,7 @@ def resource(name, *units):
 
 GPUS = resource("nvidia.com/gpu", "gpu0", "gpu1")
 PARTS = resource("nvidia.com/mig-1g.5gb", "mig0", "mig1")
-OTHER = resource("example.com/whole", "gpu0", "group")
+OTHER = resource("example.com/whole", "gpu0", "group", "kinds")
 RESOURCES = (GPUS, PARTS, OTHER)
 
 
