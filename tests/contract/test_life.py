@@ -133,6 +133,38 @@ def test_replicas_are_spread_fairly(host: Host, newer: Kubelet, start: Start) ->
     assert sorted(newer.run("q", **{RESOURCE: 2})["cdi_devices"]) == [f"{RESOURCE}=d0", f"{RESOURCE}=d1"]
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["reload", "restart"])
+def test_replicas_that_pods_have_count_for_another_number(
+    host: Host, newer: Kubelet, start: Start, restarted: bool
+) -> None:
+    host.devices(1)
+    host.resource(RESOURCE, replicas=4)
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 4)
+    for number in range(4):
+        newer.run(f"p{number}", **{RESOURCE: 1})
+    ends = {one: pod for pod in ("p0", "p1", "p2", "p3") for one in newer.holds(pod)[RESOURCE]}
+    for replica in ("d0::0", "d0::1"):
+        newer.delete(ends[replica])
+    lists = len(newer.books.seen("list", RESOURCE))
+    if restarted:
+        plugin.stop()
+    host.resource(RESOURCE, replicas=2)
+    if restarted:
+        start()
+    else:
+        plugin.hang_up()
+    until(lambda: len(newer.books.seen("list", RESOURCE)) > lists)
+    assert newer.wait_for(RESOURCE, 0)
+    newer.delete(ends["d0::3"])
+    assert newer.wait_for(RESOURCE, 1)
+    said = [event.detail for event in newer.books.seen("list", RESOURCE)[lists:]]
+    assert [sum(health == api.HEALTHY for health in one.values()) for one in said] == [0, 1]
+    newer.run("q", **{RESOURCE: 1})
+    with pytest.raises(Rejected):
+        newer.run("r", **{RESOURCE: 1})
+
+
 def test_setup_and_teardown_when_the_holder_changes(host: Host, newer: Kubelet, start: Start) -> None:
     log = host.base / "commands"
     host.devices(1)

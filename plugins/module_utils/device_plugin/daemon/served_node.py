@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import Optional
 
@@ -32,6 +33,7 @@ def same_site(a: PluginSettings, b: PluginSettings) -> bool:
 
 
 WARY = 15.0  # seconds to check the kubelet's list, after other plugins or instances may have come or gone
+AT_ONCE = 1.0  # seconds for the kubelet to say what pods have, while a list waits for it
 DOUBTS = 2  # times in a row without devices of a resource in the kubelet's list, before its stream is doubted
 
 
@@ -63,6 +65,9 @@ class ServedNode:
                 await self.drop(name)
             else:
                 offered[name] = one.resource._replace(units=())
+        if any(self._is_other(resource) for resource in offered.values()):
+            with suppress(Unavailable):  # the replicas of devices that pods have by now may have another number
+                self.in_use = await in_use(self.site.settings.pod_resources, AT_ONCE)
         for name, resource in sorted(offered.items()):
             known = self.served.get(name)
             if known and known.resource.settings.pre_start != resource.settings.pre_start:
@@ -76,6 +81,11 @@ class ServedNode:
         self.site.changed()
         dues = [one.roster.due for one in self.served.values() if one.roster.due is not None]
         return min(dues, default=None)
+
+    def _is_other(self, resource: Resource) -> bool:
+        """Return whether a resource is new, or has other settings."""
+        known = self.served.get(resource.name)
+        return known is None or known.resource.settings != resource.settings
 
     def late(self, seconds: float) -> None:
         """Warn of a look that takes too long, until it ends."""

@@ -65,7 +65,8 @@ class Roster:
         self._gone: dict[str, float] = {}  # device ID -> when its unit was no longer offered
         self._faults: dict[str, str] = {}  # unit -> its last fault, until the hold-down after it has passed
         self._until: dict[str, float] = {}  # unit -> end of that hold-down
-        self._made: dict[str, tuple[OfferedUnit, str, list[Listed]]] = {}  # unit id -> its devices, if unchanged
+        # Unit id -> its devices, if it and the reasons (of all of them, of some) are the same.
+        self._made: dict[str, tuple[OfferedUnit, tuple[str, Mapping[str, str]], list[Listed]]] = {}
         self._states: States = {}
         self._resource: Optional[Resource] = None
         self._troubles: Mapping[str, str] = {}
@@ -82,8 +83,8 @@ class Roster:
         """Apply the offered resource and the `troubles` (unit id -> reason).
 
         Returns True if `advertised` changed, and the changes of the units. `in_use`: device IDs that pods have; None
-        if unknown now, then the last ones count. Units in use stay on the list. They may have moved into the pod. A
-        unit that pods share can't be given to one alone.
+        if unknown now, then the last ones count. Units in use stay on the list. They may have moved into the pod. IDs
+        in use of when a unit had another number of replicas count: as many of the present ones are Unhealthy.
         """
         used = self._used if in_use is None else frozenset(in_use)
         news = resource is not self._resource or troubles != self._troubles or used != self._used
@@ -106,18 +107,19 @@ class Roster:
 
     def _offered(self, resource: Resource, now: float) -> list[Listed]:
         """Return the devices of all offered units, in order. A unit that did not change keeps its devices."""
-        sharing = {unit_id(one): _shared(one) for one in sorted(self._used, reverse=True) if unit_id(one) != one}
+        used: dict[str, list[str]] = {}
+        for device_id in sorted(self._used):
+            used.setdefault(unit_id(device_id), []).append(device_id)
         made = self._made  # changed in place: freeing a whole former dict at once stops all threads
         for unit in resource.units:
             why = self._troubles.get(unit.id, "")
             if unit.id in self._in_use and class_of(why) in MOVED:
                 why = ""
-            if not why and unit.replicas == 1:
-                why = sharing.get(unit.id, "")
             why = self._reason(unit.id, why, resource.settings.health, now)
+            withheld = {} if why else _withheld(unit, used.get(unit.id, ()))
             old = made.get(unit.id)
-            if not old or old[0] is not unit or old[1] != why:
-                made[unit.id] = unit, why, self._listed(unit, why)
+            if not old or old[0] is not unit or old[1] != (why, withheld):
+                made[unit.id] = unit, (why, withheld), self._listed(unit, why, withheld)
         for name in made.keys() - {unit.id for unit in resource.units}:
             del made[name]
         return [one for unit in resource.units for one in made[unit.id][2]]
@@ -132,9 +134,10 @@ class Roster:
             waits += [since + TOLD for since in self._gone.values() if now < since + TOLD]
         return min(waits, default=None)
 
-    def _listed(self, unit: OfferedUnit, why: str) -> list[Listed]:
+    def _listed(self, unit: OfferedUnit, why: str, withheld: Mapping[str, str]) -> list[Listed]:
         near = tuple(node for node in unit.numa_nodes if node in self._numa_nodes)
-        return [(unit.id, Advertised(device_id, not why, near, why)) for device_id in unit.device_ids]
+        reasons = {device_id: withheld.get(device_id, why) for device_id in unit.device_ids}
+        return [(unit.id, Advertised(device_id, not text, near, text)) for device_id, text in reasons.items()]
 
     def _reason(self, name: str, why: str, health: HealthSettings, now: float) -> str:
         """Tell why a unit is not healthy now, or return ""."""
@@ -207,8 +210,19 @@ def _states(listed: Sequence[Listed]) -> States:
     return found
 
 
-def _shared(device_id: str) -> str:
-    return reason("taken", f"a pod has {device_id}, of when it was shared")
+def _withheld(unit: OfferedUnit, used: Sequence[str]) -> dict[str, str]:
+    """Return why device IDs of a unit can't be had, as pods have former ones: ID -> reason. Free ones go first.
+
+    With each pod that leaves, one more can be had. So there are never more pods than before and than replicas.
+    """
+    former = [device_id for device_id in used if device_id not in unit.device_ids]
+    if not former:
+        return {}
+    free_first = sorted(unit.device_ids, key=used.__contains__)
+    return {
+        device_id: reason("taken", f"a pod has {other}, of when there was another number of replicas")
+        for device_id, other in zip(free_first, former)
+    }
 
 
 def _gone(unit_is_there: bool) -> str:

@@ -122,13 +122,19 @@ def test_no_message_is_longer_than_its_size_says(devices):
     assert LONGEST < api.LONGEST
 
 
+def room(unit, in_use):
+    """How many more pods may get one unit, in the view of a list that knows who has it."""
+    former = {name for name in in_use if unit_id(name) == unit.id} - {*unit.device_ids}
+    return max(unit.replicas - len(former), 0)
+
+
 UNITS = ["a", "b*2", "b*3", "c@0", "c@1"]
 STEPS = st.lists(
     st.tuples(
         st.floats(0, 40),
         st.lists(st.sampled_from(UNITS), unique_by=lambda text: text[0], max_size=3),
         st.dictionaries(st.sampled_from("abc"), st.sampled_from(["device: x", "taken: y", "mount-missing: z"])),
-        st.sets(st.sampled_from("abc")),
+        st.sets(st.sampled_from(["a", "b", "b::0", "b::2", "c"])),
     ),
     max_size=12,
 )
@@ -149,7 +155,7 @@ def test_every_sequence_of_lists(steps):
         for name, one in last.items():  # never off the list but by way of Unhealthy, and not from under a pod
             if name not in listed:
                 assert not one.healthy
-                assert unit_id(name) not in in_use
+                assert unit_id(name) not in map(unit_id, in_use)
         for name, one in listed.items():
             owner = unit_id(name)
             if one.healthy:
@@ -159,6 +165,9 @@ def test_every_sequence_of_lists(steps):
                 assert now - faulty.get(owner, -10) >= 10
             else:
                 assert one.reason
+        for one in given_one.units:
+            healthy = [name for name in one.device_ids if listed[name].healthy]
+            assert len(healthy) in (0, room(one, in_use))
         for one in events:
             assert states.get(one.unit, "") == one.before
             states[one.unit] = "" if one.after == "removed" else one.after
@@ -176,7 +185,7 @@ def test_every_sequence_of_lists(steps):
 @given(STEPS)
 def test_every_sequence_of_lists_where_there_is_little_room(steps):
     roster = Roster(HOST)
-    room = size([("b::0", 1)] * 3)
+    most = size([("b::0", 1)] * 3)
     now, last, since = 0.0, {}, {}
 
     def update(offered, in_use):
@@ -185,14 +194,18 @@ def test_every_sequence_of_lists_where_there_is_little_room(steps):
         listed = {one.id: one for one in roster.advertised}
         there = {device_id for one in offered.units for device_id in one.device_ids}
         since = {name: since.get(name, now) for name in {*last, *since} - there}
-        assert size((one.id, len(one.numa_nodes)) for one in roster.advertised) <= room
+        assert size((one.id, len(one.numa_nodes)) for one in roster.advertised) <= most
         assert all(now - since[name] >= TOLD for name in last.keys() - listed.keys())
-        assert all(one.healthy is (name in there) for name, one in listed.items())
+        assert all(name in there for name, one in listed.items() if one.healthy)
+        for one in offered.units:
+            here = [name for name in one.device_ids if name in listed]
+            assert sum(listed[name].healthy for name in here) <= room(one, in_use)
+            assert len(here) < one.replicas or sum(listed[name].healthy for name in here) == room(one, in_use)
         last = listed
         return there - listed.keys()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LONGEST", room)
+        patch.setattr(module, "LONGEST", most)
         for wait, offers, _troubles, in_use in steps:
             offered = resource(offers)
             if sum(len(one.device_ids) for one in offered.units) <= 3:
