@@ -148,8 +148,11 @@ def test_nvidias_egl_is_told_of_the_gpus_that_are_there(bundle):
     for name, minor in {"nvidia0": 0, "nvidia12": 12, "nvidia99": 99, "nvidiactl": 255, "nvidia-uvm": 1}.items():
         os.mknod(bundle.root / "dev" / name, 0o600 | stat.S_IFCHR, os.makedev(195, minor))
     (bundle.root / "dev/nvidia5").write_text("no device")
-    assert bundle.run("createContainer", "--application-profile").returncode == 0
     file = bundle.root / "etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf"
+    for words in (["createContainer"], ["update-ldcache"]):
+        assert bundle.run(*words).returncode == 0
+        assert not file.exists(), words
+    assert bundle.run("createContainer", "--application-profile").returncode == 0
     assert '"EGLVisibleDGPUDevices", 0x1001]' in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o444
     before = file.read_text()
