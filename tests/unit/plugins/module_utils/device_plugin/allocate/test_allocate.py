@@ -126,6 +126,15 @@ def test_a_claim_that_came_and_can_not_be_read_may_have_the_device(host):
     assert names(host.allocate("0")) == ["vendor.com/gpu=0"]
 
 
+def test_a_claim_that_could_not_be_read_and_can_be_is_no_reason(host):
+    path = host.specs / "k8s.gpu.vendor.com-gpu_55e9a6b0-0c0f-4f0e-8a44-0a1b2c3d4e5f.json"
+    path.write_text("{")
+    host.registry = registry.load(host.registry.directories)
+    path.write_text(json.dumps(spec({"x": nodes("/dev/gpu1")}, "k8s.gpu.vendor.com/gpu")))
+    assert list(host.refused("0", "1")[1]) == ["1"]
+    assert names(host.allocate("0")) == ["vendor.com/gpu=0"]
+
+
 class TestRefused:
     """F8: IDs that can't be asked for."""
 

@@ -13,6 +13,12 @@ from typing import Any, Optional
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.dra_holds import (
+    Claim,
+    claim_key,
+    settle_claims,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
@@ -125,6 +131,14 @@ class TestForget:
         assert sorted((tmp_path / "log").read_text().split("\n")) == ["", "DEL 0", "DEL 1"]
         assert self.held(settings) == {}
         assert operate.forget(settings) == 0
+
+    def test_what_claims_of_dra_drivers_have_counts(self, settings: PluginSettings) -> None:
+        ledger = Ledger(settings.state_dir, inventory.boot_id())
+        for number in range(3):
+            hold = Hold(f"pci:{number}", "dra/gpu.vendor.com")
+            settle_claims(ledger, [Claim(claim_key("gpu.vendor.com", f"ml/{number}"), (), (hold,))], {})
+        assert operate.forget(settings) == 2 + 3
+        assert self.held(settings) == {}
 
     def test_what_can_not_be_stays_withheld(self, settings: PluginSettings, trusted: str) -> None:
         fails = tuple(program(trusted, "fails", "test $CDI_REQUEST_ID = 1"))

@@ -67,6 +67,10 @@ def test_case(case):
         assert {**near, **step.get("numa_nodes", {})} == near
 
 
+def test_a_list_that_was_not_made_yet_has_nothing():
+    assert Roster().summary == (0, 0, 0, ())
+
+
 def test_a_host_that_says_nothing_of_numa_nodes_has_no_locality():
     roster = Roster(None)
     roster.update(resource(["a@0"]), {}, 0.0)
@@ -126,6 +130,15 @@ def room(unit, in_use):
     """How many more pods may get one unit, in the view of a list that knows who has it."""
     former = {name for name in in_use if unit_id(name) == unit.id} - {*unit.device_ids}
     return max(unit.replicas - len(former), 0)
+
+
+@pytest.mark.parametrize("length", [1, 100, 127, 128, 129, 1000, 16383, 16384, 20000])
+def test_a_message_may_be_as_long_as_its_size_says(length):
+    """Of the Unhealthy, with NUMA nodes: a limit that is too strict would refuse devices that a kubelet takes."""
+    message = api.v1beta1.ListAndWatchResponse()
+    one = message.devices.add(ID="x" * length, health=api.UNHEALTHY)
+    one.topology.nodes.add(ID=63)
+    assert size([("x" * length, 1)]) == message.ByteSize()
 
 
 UNITS = ["a", "b*2", "b*3", "c@0", "c@1"]

@@ -117,6 +117,47 @@ def test_a_kubelet_that_can_not_take_it_yet_is_shown_another_socket_once(tmp_pat
     play(places, scene)
 
 
+@pytest.mark.parametrize(
+    ("setting", "mode"),
+    [("auto", registration.REGISTER), ("register", registration.REGISTER), ("watcher", registration.WATCHER)],
+)
+def test_the_way_that_is_told_before_a_kubelet_is_there(tmp_path: Path, setting: str, mode: str) -> None:
+    places = Places(tmp_path, registration=setting)
+    assert places.registrar.mode == mode
+
+    async def scene() -> None:
+        await until(lambda: places.registrar.reason)
+        assert places.registrar.mode == mode
+
+    play(places, scene)
+
+
+def test_the_way_that_the_settings_name_is_taken_whatever_the_kubelet_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same kubelets as below, for which `auto` takes the other way."""
+    monkeypatch.setattr(registration, "ARRIVAL", 0.2)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    registers, watched = Places(tmp_path / "a", registration="register"), Places(tmp_path / "b", registration="watcher")
+
+    async def without_kubelet_sock() -> None:
+        server = await pod_resources(registers, [[]])
+        await asyncio.sleep(1)
+        assert (registers.registrar.mode, registers.registrar.state) == ("register", instance_status.WAITING)
+        await server.stop(0)
+
+    play(registers, without_kubelet_sock)
+    kubelet = Kubelet(watched)
+
+    async def with_kubelet_sock() -> None:
+        await kubelet.start()
+        await until(lambda: "did not look at the socket" in watched.registrar.reason)
+        assert not kubelet.requests
+
+    play(watched, with_kubelet_sock, kubelet)
+
+
 def test_auto_registers_where_it_can(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await kubelet.start()

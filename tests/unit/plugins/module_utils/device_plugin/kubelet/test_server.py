@@ -214,6 +214,21 @@ def test_a_call_that_hands_out_is_answered_before_the_streams_end(place: Path, i
     play(place / "s.sock", scene, allocate)
 
 
+def test_it_waits_for_no_call_that_was_answered(place: Path) -> None:
+    async def allocate(_containers: Sequence[Sequence[str]]) -> Any:
+        return [api.v1beta1.ContainerAllocateResponse()]
+
+    async def scene(server: Server) -> None:
+        await server.open()
+        async with unix_sockets.channel("s.sock") as channel:
+            request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": ["d0"]}])
+            for _time in range(2):
+                await api.stub(channel, "v1beta1.DevicePlugin").Allocate(request)
+        await asyncio.wait_for(server.close(60), 30)
+
+    play(place / "s.sock", scene, allocate)
+
+
 def test_it_has_ended_when_the_last_of_its_calls_has(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """gRPC stops without waiting for cancelled calls. If the loop ends before them, it prints a traceback of each."""
     asked: Any = None

@@ -118,6 +118,16 @@ def test_an_instance_that_gives_no_sign_of_life_hangs_and_one_that_never_did_is_
     assert not instance_status.instances_in(str(tmp_path))[0].hangs, "one that is gone does not hang"
 
 
+def test_a_document_without_a_lock_is_that_of_none_that_lives(tmp_path: Path) -> None:
+    own = instance_status.InstanceEntry(str(tmp_path), "a")
+    own.enter()
+    own.write(document("a", 10.0, instance_status.REGISTERED))
+    assert instances(tmp_path) == [("a", True)]
+    (tmp_path / "a.lock").unlink()
+    assert instances(tmp_path) == [("a", False)]
+    own.leave()
+
+
 def test_who_may_not_ask_whether_it_lives_takes_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`plugin status` of somebody else than root; a lock that they could hold would keep an instance from starting."""
     own = instance_status.InstanceEntry(str(tmp_path), "a")
