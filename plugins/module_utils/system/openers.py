@@ -28,6 +28,7 @@ from typing import NamedTuple, Optional
 
 from . import control_group
 from .control_group import Group
+from .proc import ROUNDS, EveryProcess
 
 Number = tuple[str, int, int]  # "c" or "b", major, minor
 
@@ -112,44 +113,35 @@ def look(
 ) -> OpenersSeen:
     """Find the processes that have nodes with these numbers open, or nodes of these types and major numbers.
 
-    Blocks for about `seconds` at most. A process that ends meanwhile has nothing open. A process that starts later, or
-    opens a node later, is not seen.
+    Blocks for about `seconds` at most. A process that ends meanwhile has nothing open. One that opens or gets a node
+    later is not seen.
     """
     if not numbers and not majors:
         return OpenersSeen()
     wanted = _Wanted(frozenset(numbers), frozenset(majors))
     found: dict[Number, list[Opener]] = {}
-    processes = unseen = hidden = 0
+    looked_at = unseen = hidden = 0
+    every = EveryProcess(seconds, proc)
+    nodes = _Nodes()
     try:
-        end = time.monotonic() + seconds
-        nodes = _Nodes()
-        pids = sorted(int(name) for name in os.listdir(proc) if name.isascii() and name.isdigit())
-    except OSError as error:
-        return OpenersSeen(trouble=f"{proc}: {error.strerror or error}")
-    for index, pid in enumerate(pids):
-        if time.monotonic() > end:
-            left, late = len(pids) - index, f"it would take more than {seconds:g} s"
-            return OpenersSeen(_made(found), processes, unseen + left, late, hidden + left)
-        try:
-            # This descriptor stays with the process; its number may go to another process.
-            process = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            continue  # it has ended
-        try:
-            opened = _opened(process, wanted, nodes) | _opened_by_threads(process, pid, wanted, nodes, end)
-            processes += 1
+        for pid, process in every.opened():
+            try:
+                opened = _opened(process, wanted, nodes) | _of_threads(process, pid, wanted, nodes, every.end)
+            except (PermissionError, TimeoutError):
+                unseen += 1
+                hidden += _uid(process) != 0
+                continue
+            except OSError:
+                continue  # it has ended
+            looked_at += 1
             if opened:
                 opener = _opener(process, pid, nodes)
                 for number in opened:
                     found.setdefault(number, []).append(opener)
-        except (PermissionError, TimeoutError):
-            unseen += 1
-            hidden += _uid(process) != 0
-        except OSError:
-            pass  # it has ended
-        finally:
-            os.close(process)
-    return OpenersSeen(_made(found), processes, unseen, _blind(proc), hidden)
+    except OSError as error:
+        return OpenersSeen(trouble=f"{proc}: {error.strerror or error}")
+    unseen, hidden = unseen + every.left, hidden + every.left
+    return OpenersSeen(_made(found), looked_at, unseen, every.trouble or _blind(proc), hidden)
 
 
 def _made(found: Mapping[Number, Sequence[Opener]]) -> dict[Number, tuple[Opener, ...]]:
@@ -213,7 +205,7 @@ def _add_opened(process: int, wanted: _Wanted, nodes: _Nodes, found: set[Number]
     found.update(number for number in _mapped(process, nodes) if number and wanted.has(number))
 
 
-def _opened_by_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Number]:
+def _of_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Number]:
     """Return the `wanted` nodes that threads have open by other descriptor tables than the first thread.
 
     Raises OSError as `_opened`, and TimeoutError after `end` (time.monotonic).
@@ -230,7 +222,8 @@ def _opened_by_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, e
 def other_tables(process: int, pid: int) -> Generator[int, None, None]:
     """Yield a folder of /proc/PID/task, open, for each descriptor table but that of the first thread.
 
-    `process`: the open folder /proc/PID, which the caller has read. Raises OSError.
+    `process`: the open folder /proc/PID, which the caller has read. Raises OSError, TimeoutError if new threads do not
+    end.
     """
     if os.stat("task", dir_fd=process).st_nlink <= 3:  # the first thread alone
         return
@@ -238,18 +231,26 @@ def other_tables(process: int, pid: int) -> Generator[int, None, None]:
     with suppress(FileNotFoundError):
         os.readlink("exe", dir_fd=process)
         tables.append(pid)  # the first thread lives: one that ends has lost its mappings before its descriptors
-    for thread in _threads(process):
-        if thread == pid or any(_same_table(one, thread) for one in tables):
-            continue
-        tables.append(thread)
-        try:
-            folder = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
-        except FileNotFoundError:
-            continue  # it has ended
-        try:
-            yield folder
-        finally:
-            os.close(folder)
+    known = {pid}
+    for _round in range(ROUNDS):  # a thread may make another one with a copy of its table, and end
+        settled = True
+        for thread in {*_threads(process)} - known:
+            known.add(thread)
+            if any(_same_table(one, thread) for one in tables):
+                continue
+            settled = False
+            tables.append(thread)
+            try:
+                folder = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
+            except FileNotFoundError:
+                continue  # it has ended
+            try:
+                yield folder
+            finally:
+                os.close(folder)
+        if settled:
+            return
+    raise TimeoutError
 
 
 def _threads(process: int) -> list[int]:

@@ -10,11 +10,11 @@ receiver takes it. proc_pid_fdinfo(5) counts such files (`scm_fds`, since Linux 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import closing, suppress
 from typing import NamedTuple
 
-from .openers import DENIED, other_tables
+from .openers import other_tables
+from .proc import EveryProcess, is_roots
 
 LARGEST = 4096  # bytes of one fdinfo: that of a socket has some 100
 SECONDS = 20.0  # for one look
@@ -43,33 +43,27 @@ class PassedFilesSeen(NamedTuple):
 def look_for_passed(proc: str = "/proc", seconds: float = SECONDS) -> PassedFilesSeen:
     """Look at the sockets of all processes but root's. Blocks for about `seconds` at most."""
     found: dict[str, PassedFiles] = {}
-    end = time.monotonic() + seconds
+    every = EveryProcess(seconds, proc)
     unseen = 0
-    for pid in sorted(int(name) for name in os.listdir(proc) if name.isascii() and name.isdigit()):
-        if time.monotonic() > end:
-            return PassedFilesSeen(found, f"a look at all sockets would take more than {seconds:g} s")
+    for pid, process in every.opened():
         try:
-            process = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if not is_roots(process):
+                _look_at_all(process, pid, found)
+        except (PermissionError, TimeoutError):
+            unseen += 1
         except OSError:
-            continue  # it has ended
-        try:
-            if _is_roots(process):
-                continue
-            _look_at(process, pid, found)
-            with closing(other_tables(process, pid)) as folders:
-                for folder in folders:
-                    _look_at(folder, pid, found)
-        except OSError as error:
-            unseen += error.errno in DENIED
-        finally:
-            os.close(process)
-    return PassedFilesSeen(found, f"could not look at the sockets of {unseen} processes" if unseen else "")
+            pass  # it has ended
+    unseen += every.left
+    trouble = f"could not look at the sockets of {unseen} processes" if unseen else ""
+    return PassedFilesSeen(found, "; ".join(filter(None, (trouble, every.trouble))))
 
 
-def _is_roots(process: int) -> bool:
-    """Tell if all user ids of a process are root's. Raises OSError."""
-    lines = _content(process, "status").splitlines()
-    return next((line.split()[1:] for line in lines if line.startswith(b"Uid:")), []) == [b"0"] * 4
+def _look_at_all(process: int, pid: int, found: dict[str, PassedFiles]) -> None:
+    """Add the sockets of a process to `found`. Raises OSError."""
+    _look_at(process, pid, found)
+    with closing(other_tables(process, pid)) as folders:
+        for folder in folders:
+            _look_at(folder, pid, found)
 
 
 def _look_at(folder: int, pid: int, found: dict[str, PassedFiles]) -> None:

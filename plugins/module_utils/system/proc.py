@@ -7,16 +7,59 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Generator, Iterator
 from contextlib import suppress
 from typing import Optional
 
 WORDS = 1 << 20  # bytes of a file of a process that are looked at
+ROUNDS = 20  # lists of all processes, or of all threads of one, that are read in a look
 
 
-def pids() -> Iterator[int]:
-    """Yield all processes. Each may end at any moment, and another may get its number."""
-    return (int(name) for name in os.listdir("/proc") if name.isascii() and name.isdigit())
+def pids(proc: str = "/proc") -> Iterator[int]:
+    """Yield all processes. Each may end at any moment, and another may get its number. Raises OSError."""
+    return (int(name) for name in os.listdir(proc) if name.isascii() and name.isdigit())
+
+
+class EveryProcess:
+    """All processes, also those that start during the look at the others.
+
+    An ordinary user's process may fork and end, again and again, and so never be in the one list that was read. So the
+    list is read until it has no new process of an ordinary user. The kernel gives numbers in order, so none comes again
+    during a look.
+    """
+
+    def __init__(self, seconds: float, proc: str = "/proc") -> None:
+        """Look for about `seconds` at most."""
+        self.end = time.monotonic() + seconds
+        self.left = 0  # processes that were not reached
+        self.trouble = ""  # why
+        self._seconds, self._proc = seconds, proc
+
+    def opened(self) -> Generator[tuple[int, int], None, None]:
+        """Yield each process and its folder /proc/PID, open: that stays with it, its number may not. Raises OSError."""
+        known: set[int] = set()
+        for _round in range(ROUNDS):
+            new = sorted({*pids(self._proc)} - known)
+            first, restless = not known, 0
+            for index, pid in enumerate(new):
+                if time.monotonic() > self.end:
+                    self.left, self.trouble = len(new) - index, f"it would take more than {self._seconds:g} s"
+                    return
+                try:
+                    process = os.open(f"{self._proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                except OSError:
+                    restless += 1  # it has ended
+                    continue
+                try:
+                    restless += first or not _is_roots_now(process)
+                    yield pid, process
+                finally:
+                    os.close(process)
+            if not restless:
+                return
+            known.update(new)
+        self.left, self.trouble = restless, "new processes start faster than they can be looked at"
 
 
 def children(parents: Collection[int]) -> set[int]:
@@ -93,6 +136,19 @@ def running(program: str) -> list[int]:
     return sorted(found)
 
 
+def is_roots(process: int) -> bool:
+    """Tell if all user ids of the process with this open folder are root's. Raises OSError if it has ended."""
+    lines = _read(process, "status").splitlines()
+    return [line.split()[1:] for line in lines if line.startswith(b"Uid:")] == [[b"0"] * 4]
+
+
+def _is_roots_now(process: int) -> bool:
+    """Do the same; False if it has ended."""
+    with suppress(OSError):
+        return is_roots(process)
+    return False
+
+
 def _opened(pid: int) -> int:
     """Open a process. The descriptor stays with it; its number may go to another process. Raises OSError."""
     return os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -104,8 +160,7 @@ def _program(process: int) -> Optional[str]:
     A root process has four user ids of 0, our user namespace (any user may be root in another one), and our root
     directory (a container has another one). Raises OSError and ValueError if the process has ended.
     """
-    ids = [line.split()[1:] for line in _read(process, "status").splitlines() if line.startswith(b"Uid:")]
-    if ids != [[b"0"] * 4]:
+    if not is_roots(process):
         return None
     for name, ours in (("ns/user", "/proc/self/ns/user"), ("root", "/")):
         if not os.path.samestat(os.stat(name, dir_fd=process), os.stat(ours)):

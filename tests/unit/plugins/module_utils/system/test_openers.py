@@ -128,6 +128,31 @@ def test_a_descriptor_that_only_another_thread_has_is_open(node, process, then):
 
 
 @needs_nodes
+def test_a_thread_that_handed_its_table_on_and_ended_does_not_hide_the_next_one(node, process, monkeypatch):
+    opener = process(node(*CONSOLE), OF_A_THREAD)
+    real, listed = openers._threads, []
+
+    def threads(folder):
+        found = real(folder)
+        if opener.pid in found:
+            listed.append(found)
+            return [opener.pid, 1 << 22] if len(listed) == 1 else found  # no thread has that number any more
+        return found
+
+    monkeypatch.setattr(openers, "_threads", threads)
+    assert pids(CONSOLE) == [opener.pid]
+
+
+@needs_nodes
+def test_threads_that_start_faster_than_they_are_looked_at_hide_their_process(node, process, monkeypatch):
+    opener = process(node(*CONSOLE), f"{OF_A_THREAD}; os.setgid(65534); os.setuid(65534)")
+    numbers = iter(range(1 << 22, 1 << 23))
+    monkeypatch.setattr(openers, "_threads", lambda _process: [next(numbers)])
+    seen = openers.look([CONSOLE])
+    assert seen.hidden and opener.pid not in pids(CONSOLE)
+
+
+@needs_nodes
 def test_a_mapping_stays_when_the_first_thread_has_ended(process):
     path = "/dev/loop7"
     number = openers.number_of(path)

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.system import passed_files
 
 SENDS = (
-    "import ctypes, os, socket, sys, threading; os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1])); "
+    "import ctypes, os, select, socket, sys, threading; os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1])); "
     "a, b = socket.socketpair(); f = os.open('/dev/null', os.O_RDONLY); "
     "socket.send_fds(a, [b'x'], [f, f]); os.close(f); {}; print(1, flush=True); input()"
 )
@@ -23,6 +23,8 @@ OWN_TABLE = (
     "t = threading.Thread(target=lambda: (ctypes.CDLL(None).unshare(0x400), e.set(), g.wait()), daemon=True); "
     "t.start(); e.wait(); [os.close(one.detach()) for one in (a, b)]"
 )
+
+FORKS = "print(1, flush=True)\nwhile not select.select([0], [], [], 0)[0]:\n    if os.fork(): os._exit(0)\nos._exit(0)"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of another user: needs root")
 
@@ -59,6 +61,12 @@ def test_files_that_wait_are_counted(sender):
 def test_a_socket_that_only_another_thread_has(sender):
     process = sender(65534, OWN_TABLE)
     assert counts(process.pid) == [2]
+
+
+def test_a_process_that_forks_and_ends_again_and_again_is_not_overlooked(sender):
+    sender(65534, FORKS)
+    looks = [passed_files.look_for_passed() for _look in range(10)]
+    assert all(one.sockets or "faster than they can be looked at" in one.trouble for one in looks)
 
 
 def test_received_files_do_not_wait(sender):

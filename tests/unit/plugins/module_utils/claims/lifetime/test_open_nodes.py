@@ -63,6 +63,31 @@ def test_processes_that_could_not_be_looked_at_may_have_it_open(nodes, full, mon
     assert "it can't be seen whether /dev/full is open" in open_nodes(nodes.places, full[1])
 
 
+FORKS = """
+import os, select, sys
+f, uid = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(uid); os.setuid(uid)
+print(1, flush=True)
+while not select.select([0], [], [], float(sys.argv[3]))[0]:
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("pause", [0, 0.001, 0.02])
+def test_a_user_who_forks_again_and_again_is_not_overlooked(nodes, full, pause):
+    """Each process has the device for `pause` seconds, and hands it to the next one by fork(2)."""
+    with open("/dev/full", "rb") as file:
+        words = [sys.executable, "-c", FORKS, str(file.fileno()), str(UID), str(pause)]
+        process = subprocess.Popen(words, stdin=-1, stdout=-1, pass_fds=[file.fileno()])
+    with process:
+        process.stdout.readline()
+        found = [open_nodes(nodes.places, full[1]) for _look in range(20)]
+        process.stdin.close()
+        process.stdout.read()  # until the last one has ended
+    assert "" not in found
+    assert open_nodes(nodes.places, full[1]) == ""
+
+
 HOLDS = "import os, socket, sys; f, uid = map(int, sys.argv[1:]); os.setgroups([]); os.setgid(uid); os.setuid(uid); "
 SENT = "a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [f]); os.close(f); "
 
