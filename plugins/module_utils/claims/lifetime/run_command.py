@@ -4,7 +4,8 @@
 """Run a command of the host with a claim: make it, run the command with these devices only, and give it back.
 
 The command's process is the user of the claim before the claim is granted, and the kernel kills it together with this
-process. So if this process is killed at any point, `claim gc` finds a claim that is over.
+process. So if this process is killed at any point, `claim gc` finds a claim that is over. A container that the command
+started with the claim is another user of it: while it runs, the claim stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...layout import Layout
 from ...records import CdiError
 from ...spec import registry
 from ...spec.inject import resolve_edits
-from ...system.commands.device_scope import check_scopes, scope_words
+from ...system.commands.device_scope import check_scopes, scope_words, stop_scope
 from ...system.commands.waiting_process import WaitingProcess
 from ...system.device_nodes import numbers_at
 from ..add_claim import add_claim, read_node
@@ -40,7 +41,7 @@ def run_command(
 ) -> EndedCommand:
     """Run `command` with a claim of its own. Raises CdiError if it was not started; then nothing is left of the claim.
 
-    When the command has ended, processes that it left are ended, too.
+    When the command has ended, processes that it left are ended, too. A container that it started keeps the claim.
     """
     check_scopes()
     with WaitingProcess() as process:
@@ -57,7 +58,8 @@ def run_command(
             raise
         status = process.run(words, {**os.environ, **env})
     try:
-        delete_claim(places, caller, boot_id, wanted.id, claim.token, force=True)
+        stop_scope(scope_of(claim))
+        delete_claim(places, caller, boot_id, wanted.id, claim.token)
     except CdiError as error:
         return EndedCommand(status, str(error))
     return EndedCommand(status)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pytest
 import yaml
@@ -19,6 +20,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import device_scope
+from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
@@ -188,6 +191,21 @@ def test_exec_gives_the_claim_back_with_the_end_of_the_command(claim, scope, tmp
     status, _out, err = claim("exec", "job", "tty:1", "--", "true")
     assert status == 125 and "--reuse" in err
     assert claim("exec", "--reuse", "job", "tty:1", "--", "false")[0] == 1
+
+
+def test_exec_keeps_the_claim_of_a_container_that_the_command_started(claim, scope, tmp_path, monkeypatch):
+    """As `podman run --detach --device $FLEET_CDI_CLAIM`: the hook notes a container that outlives the command."""
+    stopped = []
+    for module in (device_scope, run_command):
+        monkeypatch.setattr(module, "stop_scope", stopped.append)
+    state = next(tmp_path.rglob("manifest.json")).parent
+    with subprocess.Popen(["sleep", "60"]) as container:
+        start = f"echo {process_mark(container.pid).strip()} > $(echo {state}/claims/job.*.users)/c1; exit 3"
+        status, _out, err = claim("exec", "job", "tty:1", "--", "sh", "-c", start)
+        container.kill()
+    assert status == 3 and "containers or commands that use it still run: c1" in err and err.count("\n") == 1
+    assert stopped == [scope[0][0]]  # what the command left ends, though the claim stays
+    assert claim("gc")[1] == "given back: job\n"
 
 
 def test_exec_makes_an_id_of_its_own(claim, scope):
