@@ -14,9 +14,8 @@ from ..records import CdiError
 from ..release import guard
 from .add_claim import add_claim, check_wanted, same_claim
 from .calls import Caller
-from .delete_claim import delete_claim
+from .delete_claim import delete_claim, refuse_used
 from .ended import this_boot
-from .lifetime.users import refuse_running
 from .record import ASKED, ClaimRecord, WantedClaim, parse_amounts
 from .store import read_claim
 
@@ -37,7 +36,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         else:
             changed = before is not None
             if before and not options["force"]:
-                refuse_running(places.state_dir, before)
+                refuse_used(places, before)
         return _result(id_, changed, before, None), warnings
     wanted = _wanted(options)
     if not check:

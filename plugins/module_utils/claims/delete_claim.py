@@ -20,7 +20,7 @@ from . import calls
 from .calls import Caller
 from .device_name import request_id, spec_file
 from .ended import note_ended
-from .lifetime.users import drop_users, ending_use
+from .lifetime.users import drop_users, ending_use, refuse_running
 from .record import ASKED, ClaimRecord
 from .store import alone, claim_path, read_claim, remove_claim, write_claim
 
@@ -37,15 +37,22 @@ def delete_claim(places: Layout, caller: Caller, boot_id: str, id_: str, token: 
         claim = read_claim(places.state_dir, id_)
         if claim is None or (token and token != claim.token):
             return False
-        used = _open_nodes(places, claim) if claim.state != ASKED and not force else ""
-        if used:
-            raise CdiError(f"claim {id_}: {used}; expected that nobody uses it. End that process, then give it back.")
         if claim.state != ASKED:
+            if not force:
+                refuse_used(places, claim)
             with ending_use(places.state_dir, claim, force) as users:
                 note_ended(places.ended_claims, boot_id, id_, [user.container for user in users])
                 write_claim(places.state_dir, claim._replace(state=ASKED))  # if killed now, the next gc undoes it
         undo_claim(places, caller, claim, force)
         return True
+
+
+def refuse_used(places: Layout, claim: ClaimRecord) -> None:
+    """Raise CdiError if a process of the claim's user has a node open, or if a container or command has the claim."""
+    used = _open_nodes(places, claim)
+    if used:
+        raise CdiError(f"claim {claim.id}: {used}; expected that nobody uses it. End that process, then give it back.")
+    refuse_running(places.state_dir, claim)
 
 
 def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord, force: bool = False) -> None:
@@ -61,7 +68,7 @@ def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord, force: bool =
             from .lifetime.user_access import take_back  # other claims need not pay for it
 
             claim = take_back(places, claim)
-        used = _open_nodes(places, claim)  # asked now: nobody can open it any more
+        used = _open_nodes(places, claim, force)  # asked now: nobody can open what the claim gave any more
         kept = [used] if used else _taken_back(caller, claim)
     except CdiError as error:
         kept = [str(error)]
@@ -80,13 +87,13 @@ def spec_path(places: Layout, id_: str) -> str:
     return files.canonical(os.path.join(places.spec_dirs[-1], spec_file(id_)))
 
 
-def _open_nodes(places: Layout, claim: ClaimRecord) -> str:
-    """Return which processes of the claim's user have a node open that the claim gave; "" if none. Raises CdiError."""
-    if not claim.access:
+def _open_nodes(places: Layout, claim: ClaimRecord, given_only: bool = False) -> str:
+    """Return which processes of the claim's user have a node of the claim open; "" if none. Raises CdiError."""
+    if not claim.uid:
         return ""
     from .lifetime.open_nodes import open_nodes
 
-    return open_nodes(places, claim)
+    return open_nodes(places, claim, given_only)
 
 
 def _taken_back(caller: Caller, claim: ClaimRecord) -> list[str]:

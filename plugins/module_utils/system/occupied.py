@@ -16,6 +16,20 @@ from typing import Any, NamedTuple
 from ..records import Device, Node
 from .openers import Number, Opener, OpenersSeen, is_expected, named_openers
 
+# Nodes that all devices of a driver need. A spec with only one device can't show that they are shared.
+# NVIDIA: README of the driver, "Installed components"; AMD: ROCm, "Accessing GPUs in containers"; linux/vfio.h.
+SHARED = frozenset(
+    {
+        "/dev/nvidiactl",
+        "/dev/nvidia-modeset",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia-uvm-tools",
+        "/dev/kfd",
+        "/dev/vfio/vfio",
+        "/dev/infiniband/rdma_cm",
+    }
+)
+
 Nodes = Mapping[str, Mapping[Number, str]]  # device -> its own nodes: numbers -> path
 
 

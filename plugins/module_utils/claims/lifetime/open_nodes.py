@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find out if a process still has a node open to which a claim gave its user access.
+"""Find out if a process of a claim's user still has a node open that the claim granted.
 
 A descriptor stays valid when the access is taken back: the kernel asks the access list at open(2) alone. The user may
 have handed it on: to a thread, to a process of another user, or to a socket that nobody reads yet. What can't be seen
-counts as open, so that nobody else gets the device meanwhile.
+counts as open, so that nobody else gets the device meanwhile. Nodes that every user may open count, too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...layout import Layout
 from ...records import CdiError, Node
 from ...safe_text import one_line
 from ...system import access_list, openers, passed_files
+from ...system.occupied import SHARED
 from ...system.openers import Opener
 from ..record import ClaimRecord
 from .user_access import GIVEN, companions, opened
@@ -31,11 +32,16 @@ LOOKING = 20.0  # seconds for a look at all processes: the user can make many
 LOOKS, PAUSE = 3, 0.1
 
 
-def open_nodes(places: Layout, claim: ClaimRecord) -> str:
-    """Return who may have a node open that the claim gave, or why that can't be seen; "" if nobody. Raises CdiError."""
+def open_nodes(places: Layout, claim: ClaimRecord, given_only: bool = False) -> str:
+    """Return who may have a node of the claim open, or why that can't be seen; "" if nobody. Raises CdiError.
+
+    `given_only`: leave out nodes that the user can open without the claim. Nodes that all devices of a driver share
+    (occupied.SHARED) count only if the claim gave access to them.
+    """
     others = {node for holder in companions(places, claim) for node in holder.nodes}
-    given = [one.node for one in claim.access if one.before & GIVEN != GIVEN or one.before < 0]
-    nodes = {(node.type, node.major, node.minor): node for node in given if node not in others}
+    given = {one.node for one in claim.access if one.before & GIVEN != GIVEN or one.before < 0}
+    wanted = given if given_only else given.union(node for node in claim.nodes if node.path not in SHARED)
+    nodes = {(node.type, node.major, node.minor): node for node in sorted(wanted - others)}
     if not nodes:
         return ""
     seen = openers.look(nodes.keys(), seconds=LOOKING)

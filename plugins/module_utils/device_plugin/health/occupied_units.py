@@ -19,27 +19,13 @@ from typing import Callable, Optional
 from ...allocation.ledger.grant import Grant
 from ...records import Device
 from ...system import openers
-from ...system.occupied import Nodes, Occupied, numbers, occupied
+from ...system.occupied import SHARED, Nodes, Occupied, numbers, occupied
 from ...system.openers import Number, OpenersSeen
 from ..config.configuration import PluginSettings
 from ..offer.resources import OfferedUnit, Resource
 
 AGE = 10.0  # seconds for which health checks share a look that found nothing occupied
 DOUBT = 1.0  # seconds, if it found something: the opener may have ended since
-
-# Nodes that all devices of a driver need. A spec with only one device can't show that they are shared.
-# NVIDIA: README of the driver, "Installed components"; AMD: ROCm, "Accessing GPUs in containers"; linux/vfio.h.
-SHARED = frozenset(
-    {
-        "/dev/nvidiactl",
-        "/dev/nvidia-modeset",
-        "/dev/nvidia-uvm",
-        "/dev/nvidia-uvm-tools",
-        "/dev/kfd",
-        "/dev/vfio/vfio",
-        "/dev/infiniband/rdma_cm",
-    }
-)
 
 
 class Lookout:

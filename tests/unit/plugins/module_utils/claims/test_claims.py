@@ -394,7 +394,9 @@ class TestForAUser:
             claims.delete("one")
         assert entry() and claims.stored("one").state == GRANTED
         monkeypatch.setattr(  # opened between the look and the end of the access
-            open_nodes, "open_nodes", lambda _places, claim: "" if claim.access[0].given else "/dev/null is open"
+            open_nodes,
+            "open_nodes",
+            lambda _places, claim, *_only: "" if claim.access[0].given else "/dev/null is open",
         )
         with pytest.raises(CdiError, match="could not be given back: /dev/null is open"):
             claims.delete("one")

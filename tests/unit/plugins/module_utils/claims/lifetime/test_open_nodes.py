@@ -11,8 +11,10 @@ import sys
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import refuse_used
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import open_nodes as module
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.open_nodes import open_nodes
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 from .user_nodes import UID, USER, Nodes
 
@@ -55,6 +57,57 @@ def test_processes_of_the_user_that_have_a_node_open(nodes, full, start, counts)
             assert found.startswith(f"{node.path} is open in pid {process.pid} ") == counts, found
             process.stdin.close()
     assert open_nodes(nodes.places, claim) == ""
+
+
+@pytest.fixture
+def users():
+    """A process of the claim's user that has /dev/full open."""
+    words = ["setpriv", "--reuid", USER, "--clear-groups", "cat"]
+    with open("/dev/full", "rb") as file:
+        process = subprocess.Popen(words, stdin=-1, stdout=-1, bufsize=0, pass_fds=[file.fileno()])
+    with process:
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"
+        yield process
+        process.stdin.close()
+
+
+def anybody(_path):
+    """Its mode lets every user open it."""
+
+
+def owned(path):
+    os.chmod(path, 0o600)
+    os.chown(path, UID, 0)
+
+
+def entered(path):
+    os.chmod(path, 0o600)
+    subprocess.run(["setfacl", "-m", f"u:{USER}:rw", path], check=True)
+
+
+@pytest.mark.counterpart("acl")
+@pytest.mark.parametrize("made", [anybody, owned, entered])
+def test_a_node_that_the_user_can_open_without_the_claim_is_in_use_too(nodes, users, made):
+    node = nodes.make("full", 7, 0o666)
+    made(str(nodes.root) + node.path)
+    claim = nodes.claim("job", node)
+    for find in (open_nodes, lambda *given: str(raised(refuse_used, *given))):
+        assert f"/dev/full is open in pid {users.pid} (" in find(nodes.places, claim)
+    assert open_nodes(nodes.places, claim, given_only=True) == ""
+
+
+def raised(function, *given):
+    with pytest.raises(CdiError) as error:
+        function(*given)
+    return error.value
+
+
+def test_a_node_that_all_devices_of_a_driver_share_counts_only_with_an_entry(nodes, users):
+    control = nodes.make("nvidiactl", 7, 0o666)
+    assert open_nodes(nodes.places, nodes.claim("job", control)) == ""
+    os.chmod(str(nodes.root) + control.path, 0o660)
+    assert f"pid {users.pid} (" in open_nodes(nodes.places, nodes.claim("job", control))
 
 
 def test_processes_that_could_not_be_looked_at_may_have_it_open(nodes, full, monkeypatch):
