@@ -9,6 +9,7 @@ restarted. Where an engine notes the names (measured):
 docker 26.1   HostConfig.DeviceRequests[].DeviceIDs, with Driver "cdi"
 podman 4.3    Config.CreateCommand alone, as a word of `--device`; for a container made by its API, which has none, the
               nodes in HostConfig.Devices once it was started
+podman 5      the same, and `--gpus`; podman 4 takes that word and ignores it
 
 Containers of containerd and CRI-O are the kubelet's, whose holds are in the ledger. Those of podman for an ordinary
 user are that user's, and not seen.
@@ -20,14 +21,20 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
+
+from ..system import proc
 
 SECONDS = 30.0  # for all questions to one engine
 AT_ONCE = 100  # containers in one question to podman
 LARGEST = 64 << 20  # bytes of an answer: a container takes some 10 KiB
 DOCKER = "/var/run/docker.sock"
-DOCKER_CONTAINERS = "/var/lib/docker/containers"  # where docker keeps them by default
+DOCKER_ROOTS = ("/var/lib/docker", "/var/snap/docker/common/var-lib-docker")  # where it keeps containers by default
+DOCKER_CONFIG = "/etc/docker/daemon.json"
+DOCKER_NAMESPACE = "moby"  # of containerd, in the arguments of its containers' shims
+GPUS = ("nvidia.com/gpu", "amd.com/gpu")  # the kinds of which podman takes `--gpus`
 PODMAN = ("/usr/bin/podman", "/usr/local/bin/podman")
 STOPPED = ("exited", "stopped", "dead", "removing", "configured", "created")
 
@@ -79,7 +86,7 @@ def find_containers(
     for engine, inspect in (ENGINES if engines is None else engines).items() if names else ():
         try:
             for document in inspect():
-                devices = [name for name in names if _has(document, name, names[name])]
+                devices = _devices(document, names)
                 if devices:
                     found.append(_container(engine, document, devices))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -147,17 +154,41 @@ def _requested(document: Mapping[str, Any]) -> list[str]:
     return [name for one in requests if one.get("Driver") == "cdi" for name in one.get("DeviceIDs") or ()]
 
 
-def _has(document: Mapping[str, Any], name: str, nodes: Collection[str]) -> bool:
-    """Whether the container was made with the device `name`."""
-    host = document.get("HostConfig") or {}
-    if name in _requested(document):
-        return True
-    words = (document.get("Config") or {}).get("CreateCommand")
-    if words:
-        return any(word in (name, f"--device={name}") for word in words)
-    if "CreateCommand" not in (document.get("Config") or {}) and "DeviceRequests" in host:
-        return False  # docker, which lists devices given by their path here
-    return any(device.get("PathOnHost") in nodes for device in host.get("Devices") or ())
+def _devices(document: Mapping[str, Any], names: Mapping[str, Collection[str]]) -> list[str]:
+    """Those of `names` that the container was made with."""
+    host, config = document.get("HostConfig") or {}, document.get("Config") or {}
+    present = {device.get("PathOnHost") for device in host.get("Devices") or ()}
+    found = {*_requested(document)}
+    if config.get("CreateCommand"):
+        found |= _of_command(config["CreateCommand"], present, names)
+    elif "CreateCommand" in config or "DeviceRequests" not in host:  # not docker, which lists devices by path here
+        found |= {name for name, nodes in names.items() if not present.isdisjoint(nodes)}
+    return [name for name in names if name in found]
+
+
+def _of_command(words: Sequence[str], present: set[str], names: Mapping[str, Collection[str]]) -> set[str]:
+    """Those of `names` that a command of podman gives to a container, which has the nodes `present` since its start.
+
+    Nodes that no word of the command explains are of devices that all containers get (containers.conf, `devices`).
+    """
+    given = _values(words, "--device")
+    gpus = {f"{kind}={gpu}" for one in _values(words, "--gpus") for gpu in one.split(",") for kind in GPUS}
+    named = names.keys() & {*given, *gpus}
+    paths = [one.partition(":")[0].rstrip("/") for one in given if one.startswith("/")]
+    others = [one for one in given if not one.startswith("/") and one not in named]
+    if others or (gpus and not named & gpus):  # the nodes may be theirs
+        return named
+    explained = {node for name in named for node in names[name]}
+    explained |= {node for node in present if any(f"{node}/".startswith(f"{path}/") for path in paths)}
+    return named | {
+        name for name, nodes in names.items() if present.issuperset(nodes) and not explained.issuperset(nodes)
+    }
+
+
+def _values(words: Sequence[str], option: str) -> list[str]:
+    """The values of an option in a command."""
+    found = [word[len(option) + 1 :] for word in words if word.startswith(f"{option}=")]
+    return found + [value for word, value in zip(words, words[1:]) if word == option]
 
 
 def _podman() -> list[dict[str, Any]]:
@@ -207,21 +238,16 @@ def _run(command: list[str], deadline: float) -> str:
 
 
 def _docker() -> list[dict[str, Any]]:
-    if not os.path.exists(DOCKER):
-        return []
-    from ..system import unix_http  # here: see there
-
     deadline = time.monotonic() + SECONDS
-    documents = []
-    try:
-        listed = json.loads(unix_http.fetch(DOCKER, "/containers/json?all=1"))
-    except ConnectionRefusedError:  # the daemon does not run, and none of its containers does
-        return []
-    for one in listed:
+    documents: list[dict[str, Any]] = []
+    ids = _docker_ids()
+    if ids:
+        from ..system import unix_http  # here: see there
+    for one in ids:
         if time.monotonic() > deadline:
-            raise ValueError(f"no answer for all {len(listed)} containers within {SECONDS:g} seconds")
+            raise ValueError(f"no answer for all {len(ids)} containers within {SECONDS:g} seconds")
         try:
-            documents.append(json.loads(unix_http.fetch(DOCKER, f"/containers/{one['Id']}/json")))
+            documents.append(json.loads(unix_http.fetch(DOCKER, f"/containers/{one}/json")))
         except unix_http.AnswerRefused as error:
             if error.status != 404:  # it was removed meanwhile
                 raise
@@ -229,14 +255,30 @@ def _docker() -> list[dict[str, Any]]:
 
 
 def _docker_ids() -> list[str]:
-    """The ids of docker's containers. Without an answer, those of a daemon that has stopped are unknown."""
-    if not os.path.exists(DOCKER):
-        if os.path.isdir(DOCKER_CONTAINERS) and os.listdir(DOCKER_CONTAINERS):
-            raise ValueError(f"its daemon does not run, and {DOCKER_CONTAINERS} has containers")
-        return []
-    from ..system import unix_http  # here: see there
+    """The ids of docker's containers. Raises ValueError if its daemon has stopped and has any: they may still run."""
+    if os.path.exists(DOCKER):
+        from ..system import unix_http  # here: see there
 
-    return [str(one["Id"]) for one in json.loads(unix_http.fetch(DOCKER, "/containers/json?all=1"))]
+        with suppress(ConnectionRefusedError):  # the daemon does not run
+            return [str(one["Id"]) for one in json.loads(unix_http.fetch(DOCKER, "/containers/json?all=1"))]
+    kept = next(_docker_kept(), "")
+    if kept:
+        raise ValueError(f"its daemon does not run, and {os.path.dirname(kept)} has containers")
+    if any(DOCKER_NAMESPACE in proc.arguments(pid) for pid in proc.named("containerd-shim")):
+        raise ValueError("its daemon does not run, and its containers do")  # live-restore, with files elsewhere
+    return []
+
+
+def _docker_kept() -> Iterator[str]:
+    """The directories of docker's containers."""
+    from glob import escape, iglob  # here: most runs ask for no container
+
+    roots = list(DOCKER_ROOTS)
+    with suppress(OSError, ValueError, KeyError, TypeError), open(DOCKER_CONFIG, encoding="utf-8") as file:
+        roots.append(str(json.load(file)["data-root"]))
+    # below a directory of user and group ids with userns-remap
+    for root in roots:
+        yield from (path for below in ("", "*.*/") for path in iglob(f"{escape(root)}/{below}containers/*"))
 
 
 ENGINES: dict[str, Inspect] = {"podman": _podman, "docker": _docker}

@@ -91,13 +91,14 @@ def writers(pipe: str) -> set[int]:
     return found
 
 
-def count_named(prefix: str) -> int:
-    """Count the processes whose name begins with `prefix` (15 characters at most). Any process may take such a name."""
-    count = 0
+def named(prefix: str) -> list[int]:
+    """Return the processes whose name begins with `prefix` (15 characters at most). Any process may take a name."""
+    found = []
     for pid in pids():
         with suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
-            count += file.read().startswith(prefix.encode())
-    return count
+            if file.read().startswith(prefix.encode()):
+                found.append(pid)
+    return found
 
 
 def arguments(pid: int, program: str = "") -> tuple[str, ...]:

@@ -27,7 +27,7 @@ SHIMS = "containerd-shim"
 
 def _shims() -> int:
     """Return how many containers of containerd run on this host."""
-    return proc.count_named(SHIMS)
+    return len(proc.named(SHIMS))
 
 
 class Restarter(NamedTuple):

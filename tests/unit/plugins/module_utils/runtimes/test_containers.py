@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import socket
 import socketserver
+import subprocess
 import threading
+import time
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.tests.unit import builders
 
-NAMES = {"fleet.cdi/tty=tty13": ("/dev/tty13",), "fleet.cdi/tty=tty1": ("/dev/tty1",)}
+GPU = ["/dev/nvidia0", "/dev/nvidiactl"]
+NAMES = {
+    "fleet.cdi/tty=tty13": ("/dev/tty13",),
+    "fleet.cdi/tty=tty1": ("/dev/tty1",),
+    "nvidia.com/gpu=0": GPU,
+    "nvidia.com/gpu=all": GPU,
+}
 
 
 def podman(command, nodes=(), state="running"):
@@ -39,6 +48,22 @@ def docker(requests, nodes=()):
         (podman(["podman", "run", "--device", "fleet.cdi/tty=tty13", "image"]), ["fleet.cdi/tty=tty13"]),
         (podman(["podman", "run", "--device=fleet.cdi/tty=tty13", "image"]), ["fleet.cdi/tty=tty13"]),
         (podman(["podman", "run", "--device=/dev/tty13", "image"], ["/dev/tty13"]), []),
+        (podman(["podman", "run", "--device=/dev/tty13:/dev/x:rw", "image"], ["/dev/tty13"]), []),
+        (podman(["podman", "run", "--device", "/dev/", "image"], ["/dev/tty13"]), []),
+        # [containers] devices = ["fleet.cdi/tty=tty13"] in containers.conf
+        (podman(["podman", "run", "image"], ["/dev/tty13"]), ["fleet.cdi/tty=tty13"]),
+        (
+            podman(["podman", "run", "--device=/dev/tty1", "image"], ["/dev/tty1", "/dev/tty13"]),
+            ["fleet.cdi/tty=tty13"],
+        ),
+        (podman(["podman", "run", "--device=a.com/b=c", "image"], ["/dev/tty13"]), []),  # another name of that node
+        (podman(["podman", "run", "--gpus", "all", "image"]), ["nvidia.com/gpu=all"]),
+        (podman(["podman", "run", "--gpus=1,0", "image"], ["/dev/nvidia0", "/dev/nvidiactl"]), ["nvidia.com/gpu=0"]),
+        (podman(["podman", "run", "--gpus=1", "image"], ["/dev/nvidia0"]), []),
+        (podman(["podman", "run", "--device=nvidia.com/gpu=0", "image"], GPU), ["nvidia.com/gpu=0"]),
+        (podman(["podman", "run", "--device=/dev/nvidia0", "--device=/dev/tty1", "image"], ["/dev/nvidia0"]), []),
+        (podman(["podman", "run", "image"], ["/dev/nvidiactl"]), []),
+        (podman(["podman", "run", "image"], GPU), ["nvidia.com/gpu=0", "nvidia.com/gpu=all"]),
         (podman(None, ["/dev/tty1"]), ["fleet.cdi/tty=tty1"]),
         (podman(None), []),
         (docker([{"Driver": "cdi", "DeviceIDs": ["fleet.cdi/tty=tty13"]}]), ["fleet.cdi/tty=tty13"]),
@@ -151,23 +176,52 @@ def test_docker_is_asked_over_its_socket(daemon):
     assert "answered with status 500" in found.trouble[0]
 
 
-def test_containers_of_a_docker_that_does_not_run_are_unknown(tmp_path, monkeypatch):
-    monkeypatch.setattr(containers, "DOCKER", str(tmp_path / "none.sock"))
-    monkeypatch.setattr(containers, "DOCKER_CONTAINERS", str(tmp_path / "kept"))
-    monkeypatch.setitem(containers.LISTS, "podman", list)
-    assert containers.list_containers() == containers.ListedContainers()
-    (tmp_path / "kept").mkdir()
-    assert containers.list_containers() == containers.ListedContainers()
-    (tmp_path / "kept/one").mkdir()
-    ids, (trouble,) = containers.list_containers()
-    assert not ids and trouble.startswith("docker:") and f"{tmp_path}/kept has containers" in trouble
-
-
-def test_a_docker_that_does_not_run_has_no_containers(tmp_path, monkeypatch):
-    monkeypatch.setattr(containers, "DOCKER", str(tmp_path / "none.sock"))
-    assert containers.find_containers(NAMES, {"docker": containers.ENGINES["docker"]}) == ((), ())
+@pytest.fixture(params=["no socket", "a socket that was left"])
+def stopped(request, tmp_path, monkeypatch):
+    """A docker that does not run, without containers. Gives its directory."""
     monkeypatch.chdir(tmp_path)  # the whole path may be too long for a socket's name
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind("left.sock")
-    monkeypatch.setattr(containers, "DOCKER", "left.sock")
-    assert containers.find_containers(NAMES, {"docker": containers.ENGINES["docker"]}) == ((), ())
+    if request.param != "no socket":
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind("docker.sock")
+    monkeypatch.setattr(containers, "DOCKER", "docker.sock")
+    monkeypatch.setattr(containers, "DOCKER_ROOTS", (str(tmp_path / "kept"),))
+    monkeypatch.setattr(containers, "DOCKER_CONFIG", str(tmp_path / "daemon.json"))
+    monkeypatch.setattr(containers, "DOCKER_NAMESPACE", f"test-{os.getpid()}")
+    monkeypatch.setitem(containers.LISTS, "podman", list)
+    monkeypatch.setitem(containers.ENGINES, "podman", list)
+    return tmp_path
+
+
+def troubles():
+    """Why docker's containers can't be told, by each question."""
+    answers = (containers.find_containers(NAMES), containers.using("docker"), containers.list_containers())
+    assert not any(answer[0] for answer in answers)
+    return [one.trouble for one in answers]
+
+
+def test_a_docker_that_does_not_run_may_have_no_containers(stopped):
+    assert troubles() == [(), (), ()]
+    (stopped / "kept/containers").mkdir(parents=True)
+    (stopped / "daemon.json").write_text("[")
+    assert troubles() == [(), (), ()]
+
+
+@pytest.mark.parametrize("place", ["kept/containers", "kept/100000.100000/containers", "other/containers"])
+def test_containers_of_a_docker_that_does_not_run_are_unknown(stopped, place):
+    """With live-restore they still run."""
+    (stopped / place / "0123").mkdir(parents=True)
+    (stopped / "daemon.json").write_text(json.dumps({"data-root": str(stopped / "other")}))
+    why = f"docker: its containers can't be told: its daemon does not run, and {stopped / place} has containers"
+    assert troubles() == [(why,)] * 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes count: needs root")
+def test_containers_that_run_without_docker_are_seen_wherever_it_kept_them(stopped):
+    (shim,) = builders.program(stopped, "containerd-shim-runc-v2", "read line")
+    with subprocess.Popen([shim, "-namespace", f"test-{os.getpid()}", "-id", "0123"], stdin=-1) as process:
+        end = time.monotonic() + 10
+        while not any(troubles()) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert all("its daemon does not run, and its containers do" in one for (one,) in troubles())
+        process.stdin.close()
+    assert troubles() == [(), (), ()]

@@ -108,9 +108,9 @@ def test_children_and_names():
                            stdin=subprocess.PIPE)  # fmt: skip
     try:
         end = time.monotonic() + 20
-        while proc.count_named("a) R 1 (shim") != 1 and time.monotonic() < end:
+        while len(proc.named("a) R 1 (shim")) != 1 and time.monotonic() < end:
             time.sleep(0.01)
-        assert proc.count_named("a) R 1 (shim") == 1 and proc.count_named("a) R 1 (shim-x") == 0
+        assert len(proc.named("a) R 1 (shim")) == 1 and proc.named("a) R 1 (shim-x") == []
         assert own.pid in proc.children({os.getpid()}) and own.pid not in proc.children({own.pid})
     finally:
         own.kill()
