@@ -24,6 +24,7 @@ PARTITION = "cdi"  # of slurm.conf, with RootOnly=YES: only root can submit to i
 # Seconds until Slurm must have given the devices. Shorter than a prolog waits, so that of two that meet the job wins.
 WAIT = 5.0
 PAUSE = 0.05
+ENDING = "COMPLETING"  # state of a job that was canceled, while epilogs run
 TOP = "4294967293"  # the highest priority that sbatch takes
 
 
@@ -109,11 +110,12 @@ def _name(variables: Mapping[str, str]) -> str:
 
 
 def _jobs(slurm: SlurmPrograms, name: str) -> list[_Withheld]:
-    """Return root's jobs with this name for this node. The comment of each has its words."""
+    """Return root's jobs with this name for this node, without those that end. The comment of each has its words."""
     options = ("--noheader", "--all", "--user=root", f"--partition={PARTITION}", f"--name={name}")
     lines = slurm.ask("squeue", *options, "--format=%A|%T|%n|%k").splitlines()
     rows = [line.strip().split("|") for line in lines]
-    return [_Withheld(row[0], row[1], frozenset(row[3].split(","))) for row in rows if row[2:3] == [slurm.node]]
+    jobs = [_Withheld(row[0], row[1], frozenset(row[3].split(","))) for row in rows if row[2:3] == [slurm.node]]
+    return [job for job in jobs if job.state != ENDING]
 
 
 def _submit(slurm: SlurmPrograms, name: str, words: Sequence[str]) -> str:
