@@ -63,7 +63,7 @@ def orphans(places: Layout, ids: set[str]) -> list[str]:
     found = []
     for _priority, path in list_specs([directory]).paths:
         name = transient_id(path, KIND)
-        if name and claim_id(name) not in ids and path.endswith(".json"):
+        if name and name.isascii() and claim_id(name) not in ids and path.endswith(".json"):  # others: no claim's name
             found.append(path)
     return found
 

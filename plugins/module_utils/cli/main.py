@@ -281,16 +281,11 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     if argv[:1] == ["pages"]:  # for the installation of a release, so not a verb
         pages = _file("pages")
         return int(pages.main(_layout({}, defaults)))
-    argv, command = _command(argv)
-    plain = read_plain(argv, VERBS, EVERYWHERE, REPEATED)
-    given: Any = plain or make_parser(release, defaults).parse_args(_operands_last(argv))
-    given.command = command
-    paths = _layout(vars(given), defaults)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may not be valid text
     try:
-        verb = _file(given.verb)
-        status = int(verb.run(given, paths))
+        given = _given(argv, release, defaults)
+        status = int(_file(given.verb).run(given, _layout(vars(given), defaults)))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed the pipe (| head)
         status = 0
@@ -299,11 +294,31 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         status = 2
     except KeyboardInterrupt:
         status = 130  # the shells' status for SIGINT
-    try:
-        sys.stdout.flush()
-    except OSError:  # Python must not flush again at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        _give_up_output()
     return status
+
+
+def _given(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> Any:
+    """Return the parsed command line. Raises SystemExit after a help text or a usage error, OSError if that is lost."""
+    argv, command = _command(argv)
+    try:
+        plain = read_plain(argv, VERBS, EVERYWHERE, REPEATED)
+        given: Any = plain or make_parser(release, defaults).parse_args(_operands_last(argv))
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+    given.command = command
+    return given
+
+
+def _give_up_output() -> None:
+    """Drop what could not be written: Python would try again at its exit, and end with a status of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _file(name: str) -> Any:

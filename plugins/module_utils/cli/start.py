@@ -23,6 +23,7 @@ ALONE = "claim"  # needs no package of the host, besides PyYAML, which is looked
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     """Run `argv` as cli.main does; a light command ends the process at once."""
+    _open_standard_handles()
     words = words_of(argv)
     light = any(words[: len(first)] == first for first in LIGHT)
     if words[:1] != [ALONE]:
@@ -44,6 +45,16 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         sys.stderr.flush()
         os._exit(status)  # without the shutdown of the interpreter
     return status
+
+
+def _open_standard_handles() -> None:
+    """Open the standard handles that we were started without, so that no file of ours gets their numbers.
+
+    To read or write the closed ones fails, as it does for other programs; errors for a closed stderr are lost.
+    """
+    for name, flags, mode in (("stdin", os.O_WRONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8", errors="backslashreplace"))
 
 
 def words_of(argv: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
 
@@ -27,7 +28,8 @@ def complain(line: str) -> None:
     """Print one line on stderr, a warning or an error, with the id of its explanation."""
     from ..explanations.shown import with_id  # here: completion and most commands have nothing to complain of
 
-    sys.stderr.write(f"fleet-cdi: {with_id(one_line(line))}\n")
+    with suppress(OSError):  # nobody can be told
+        sys.stderr.write(f"fleet-cdi: {with_id(one_line(line))}\n")
 
 
 def say_document(value: Any, sort_keys: bool = True) -> None:
