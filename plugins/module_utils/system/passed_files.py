@@ -54,8 +54,8 @@ def look_for_passed(proc: str = "/proc", seconds: float = SECONDS) -> PassedFile
         except OSError:
             pass  # it has ended
     unseen += every.left
-    trouble = f"could not look at the sockets of {unseen} processes" if unseen else ""
-    return PassedFilesSeen(found, "; ".join(filter(None, (trouble, every.trouble))))
+    gap = f"could not look at the sockets of {unseen} processes" if unseen else ""
+    return PassedFilesSeen(found, "; ".join(filter(None, (gap, every.trouble))))
 
 
 def _look_at_all(process: int, pid: int, found: dict[str, PassedFiles]) -> None:
