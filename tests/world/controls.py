@@ -23,6 +23,7 @@ from world import World
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect, pod_holds
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import add, devices, grants, valid_requests
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import delete_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims, users
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.holders.granted import GrantedDevices
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, plan_kind
@@ -134,7 +135,7 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
-        2,
+        3,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
@@ -144,7 +145,10 @@ CONTROLS = {
     ),
     "given back while it runs": Control(
         "a claim was given back while its container ran",
-        ((users, "refuse_running", lambda *_all: None),),
+        (
+            (users, "refuse_running", lambda *_all: None),
+            (delete_claim, "refuse_running", lambda *_all: None),
+        ),
         ("box-", "claim gc"),
     ),
     "gc that was killed": Control(
@@ -177,19 +181,19 @@ CONTROLS = {
         "found by the world: after a reboot the kept entry of a missing device gives another one",
         ((plan_kind, "find_replaced", lambda kept, *_others: kept),),
         ("spec untrue", "swapped"),
-        2,
+        3,
     ),
     "the name of the card before": Control(
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
-        2,
+        3,
     ),
     "no refresh in this boot": Control(
         "found by the world: pods get what was granted before the boot, and a refresh makes a second unit of it",
         ((observer, "offer", _offer), (observer, "_unrefreshed", lambda *_all: {})),
         ("granted twice", "grant lost", "offered", "device lost"),
-        10,
+        24,
     ),
 }
 
