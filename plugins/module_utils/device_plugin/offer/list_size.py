@@ -23,5 +23,5 @@ def size(devices: Iterable[tuple[str, int]]) -> int:
 
 
 def _field(length: int) -> int:
-    """Return the bytes of a field of `length` bytes with its tag and its length, which takes 7 bits of each byte."""
-    return 1 + (length.bit_length() + 6) // 7 + length if length else 2
+    """Return the bytes of a field of 1 or more bytes with its tag and its length, which takes 7 bits of each byte."""
+    return 1 + (length.bit_length() + 6) // 7 + length

@@ -209,7 +209,7 @@ def test_a_look_that_hangs_is_said_until_it_is_over(stage: Stage, monkeypatch: p
         await stage.until(lambda: warnings() == [])
 
     stage.play(scene)
-    assert "event=warning-over" in stage.log.getvalue()
+    assert 'reason="a look at the host' in stage.log.getvalue().partition("event=warning-over")[2]
 
 
 def test_a_runtime_that_hangs_does_not_keep_the_process(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

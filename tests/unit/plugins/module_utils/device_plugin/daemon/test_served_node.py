@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import ServedNode
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Advertised
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 
@@ -132,6 +133,22 @@ def test_a_kubelet_is_asked_for_what_it_lists_only_after_others_came_or_went(
         assert await doubts() == 1, "another instance of ours went, perhaps without a word"
 
     asyncio.run(scene())
+
+
+def test_the_host_is_looked_at_again_when_pods_have_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [["d1"], ["d1"], ["d0"], ["d0", "d1"], ["d0", "d1"], []]
+    answer = iter(answers)
+
+    async def listed(_path: str) -> InUse:
+        return InUse(1, frozenset((NAME, one) for one in next(answer)))
+
+    monkeypatch.setattr(module, "in_use", listed)
+    site: Any = SimpleNamespace(settings=PluginSettings(), log=Log(io.StringIO()))
+    reclaimer: Any = SimpleNamespace(step=lambda *_given: [])
+    node = ServedNode(site, SimpleNamespace(), SimpleNamespace(keeper=None), reclaimer)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as pool:
+        news = [asyncio.run(node.reclaim(pool)) for _time in answers]
+    assert news == [True, False, True, True, False, True]
 
 
 def test_podresources_that_can_not_be_asked_are_said_once_and_not_for_a_kubelet_that_starts(tmp_path: Path) -> None:
