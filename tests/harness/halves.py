@@ -10,16 +10,12 @@ halves.py DIRECTORY coverage   note which lines and branches they run, in files 
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-MEMORY = Path("/dev/shm")
-ROOM = 4 << 30  # bytes: the unit tests write less than 1 GiB
+from workplace import workplace
+
 DATA = Path(__file__).resolve().parents[2] / "build/coverage"  # as in pyproject.toml
 
 
@@ -34,17 +30,9 @@ def halves(directory: Path) -> tuple[list[str], list[str]]:
     return found
 
 
-@contextmanager
-def workplace() -> Iterator[Path]:
-    """A directory for what the tests write: in memory where there is room, as there no sync and no removal waits."""
-    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
-    with tempfile.TemporaryDirectory(prefix="halves-", dir=MEMORY if roomy else None) as place:
-        yield Path(place)
-
-
 def main(directory: Path, noted: bool = False) -> int:
     """Run both, print one after the other; 1 if either failed."""
-    with workplace() as place:
+    with workplace("halves-") as place:
         return run(directory, noted, place)
 
 

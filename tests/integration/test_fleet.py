@@ -10,7 +10,6 @@ the release on each of them, while the others use that of the first.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 from simulated_fleet import Fleet, causes, failures, has_module, shown
+from workplace import ROOM, workplace
 
 HERE = Path(__file__).resolve().parent
 FAULTS = [
@@ -27,6 +27,7 @@ FAULTS = [
 ]
 DRIFTS = yaml.safe_load((HERE / "simulated_drifts.yml").read_text())
 HOSTS = int(os.environ.get("HOSTS") or 0)
+LARGEST = 16 << 20  # bytes of a host, rounded up
 SPARE = 5  # hosts of a small fleet that stay well
 TWICE = 3  # faults that two hosts have, in other words
 
@@ -73,16 +74,16 @@ def variables_of(row):
 
 
 @pytest.fixture(scope="module")
-def fleet(plan, tmp_path_factory):
-    """The fleet, with the faults that come before its first provisioning."""
-    found = Fleet(tmp_path_factory.mktemp("fleet"), {name: variables_of(row) for name, row in plan.items()})
-    for name, row in plan.items():
-        if "cdi_host_runtime_settings" in found.hosts[name]:
-            found.on(name, DOCKERD)
-        if row[1] and row[1].get("before"):
-            found.plant(name, row[1])
-    yield found
-    shutil.rmtree(found.directory)
+def fleet(plan):
+    """The fleet, with the faults that come before its first provisioning. Each host has a thousand files."""
+    with workplace("fleet-", ROOM + HOSTS * LARGEST) as place:
+        found = Fleet(place, {name: variables_of(row) for name, row in plan.items()})
+        for name, row in plan.items():
+            if "cdi_host_runtime_settings" in found.hosts[name]:
+                found.on(name, DOCKERD)
+            if row[1] and row[1].get("before"):
+                found.plant(name, row[1])
+        yield found
 
 
 def faulty(plan, before):
