@@ -9,7 +9,7 @@ restarted. Where an engine notes the names (measured):
 docker 26.1   HostConfig.DeviceRequests[].DeviceIDs, with Driver "cdi"
 podman 4.3    Config.CreateCommand alone, as a word of `--device`; for a container made by its API, which has none, the
               nodes in HostConfig.Devices once it was started
-podman 5      the same, and `--gpus`; podman 4 takes that word and ignores it
+podman 5      the same, and `--gpus` (by its source, not measured); podman 4 takes that word and ignores it
 
 Containers of containerd and CRI-O are the kubelet's, whose holds are in the ledger. Those of podman for an ordinary
 user are that user's, and not seen.

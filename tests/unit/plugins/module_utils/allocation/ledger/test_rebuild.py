@@ -297,7 +297,7 @@ class TestMemoryThatGrew:
         os.truncate(older.path, 100)
         later = Ledger(directory(older), boot)
         assert held(later) == [1, 2] and info(later).complete
-        assert bool(later.reports) is (boot == "boot-2")  # what the log has is no damage after a power cut
+        assert bool(later.reports) is (boot == "boot-2")  # after a power cut the log has all: nothing to report
         with pytest.raises(errors.DevicesTaken):
             later.add(key(3), {"gpu": 1}, lambda _held: [share(1, 9)], "external")
 

@@ -227,7 +227,7 @@ def test_absent_takes_the_file_and_every_trace(host):
 
 @pytest.mark.parametrize("directory", ["etc", "run"])
 def test_one_that_was_deleted_and_is_not_wanted_there_is_forgotten(host, directory):
-    """Else `doctor` says for ever that it is gone, and no run mends that."""
+    """Without this, each `doctor` names the missing file, and no run repairs that."""
     host.converge(SPEC)
     os.unlink(f"{host.etc}/{FILE}")
     spec, where = (None, host.etc) if directory == "etc" else (SPEC, host.run)
