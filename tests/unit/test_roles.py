@@ -101,10 +101,11 @@ def run_of_role(tmp_path: Path, arguments: Iterable[str] = (), entry_point: str 
     """The result of a check of this machine by the role; None if its task was left out."""
     places = {f"cdi_host_{name}": f"{tmp_path}/{name}" for name in ("prefix", "state_dir", "spec_dir", "device_list")}
     role = {"name": "fleet.cdi.cdi_host", "tasks_from": entry_point, "rolespec_validate": False}
+    anywhere = {"cdi_host_install_packages": False, "cdi_host_refresh": False}  # a machine without systemd, too
     play = {
         "hosts": "localhost",
         "gather_facts": False,
-        "vars": {**places, "cdi_host_install_packages": False, **variables},
+        "vars": {**places, **anywhere, **variables},
         "tasks": [{"ansible.builtin.import_role": role}],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
