@@ -1,20 +1,69 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of others among the specs of claims."""
+"""What `fleet-cdi claim check` finds, and files of others among the specs of claims."""
 
 from __future__ import annotations
 
 import os
+import stat
+from pathlib import Path
 
 import pytest
 
-from .test_claims import Claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import spec_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
+
+
+class TestCheck:
+    def test_all_is_well(self, claims):
+        claims.add("one", "gpu:1", "zero:1")
+        claims.add("two", "gpu:1")
+        assert claims.check() == []
+
+    def test_what_disagrees_is_told_with_the_next_step(self, claims):
+        path = spec_path(claims.places, "one")
+        claims.add("one", "gpu:1")
+        content = Path(path).read_text()
+        os.unlink(path)
+        assert claims.check() == [("one", f"{path} is missing", "run `fleet-cdi claim restore`")]
+        Path(path).write_text(content.replace("128", "129"))
+        ((_id, fault, _advice),) = claims.check()
+        assert "is not what the claim and the specs of its devices say" in fault
+        Path(path).write_text(content)
+        assert claims.check() == []
+        claims.host.ask("DEL", config(), request_id="one")
+        ((_id, fault, advice),) = claims.check()
+        assert fault == "the ledger has no grant of gpu/drm for it any more" and "claim del" in advice
+
+    def test_a_node_that_is_another_device_now(self, claims):
+        claims.add("one", "gpu:1")
+        node = claims.stored("one").nodes[0]
+        os.unlink(claims.host.root + node.path)
+        os.mknod(claims.host.root + node.path, stat.S_IFCHR | 0o600, os.makedev(226, 63))
+        ((_id, fault, _advice),) = claims.check()
+        assert fault == f"{node.path}: has minor 63, expected {node.minor}"
+
+    def test_half_done_and_orphaned(self, claims):
+        claims.add("one", "gpu:1")
+        claims.change("one", state=ASKED)
+        claims.add("two", "gpu:1")
+        os.unlink(store.claim_path(claims.places.state_dir, "two"))
+        assert [(id_, advice) for id_, _fault, advice in claims.check()] == [
+            ("one", "run `fleet-cdi claim gc`"),
+            (spec_path(claims.places, "two"), "run `fleet-cdi claim gc`"),
+        ]
+
+    def test_before_a_restore(self, claims):
+        claims.add("one", "gpu:1")
+        ((_id, fault, advice),) = claims.check("boot-2")
+        assert "before the last reboot" in fault and "claim restore" in advice
 
 
 @pytest.mark.parametrize("name", [b"\xc3\xbc", b"\xff", b"a\xe2\x80\xae"])
-def test_a_file_with_a_name_that_no_claim_has_is_left_alone(tmp_path, name):
-    claims = Claims(tmp_path)
+def test_a_file_with_a_name_that_no_claim_has_is_left_alone(claims, name):
     claims.add("job", "gpu:1")
     path = os.fsencode(claims.places.spec_dirs[-1]) + b"/fleet.cdi-claim_" + name + b".json"
     with open(path, "wb") as file:

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims after a reboot: restored with the same devices, or told."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit.builders import program
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT
+
+
+class TestRestore:
+    def test_after_a_reboot(self, claims):
+        claims.add("kept", "gpu:1", "zero:1")
+        claims.reboot()
+        refresh(claims.places, claims=False)
+        assert claims.spec("kept") is None
+        assert claims.restore() == (("kept",), ())
+        assert claims.check("boot-2") == []
+        assert claims.add("kept", "gpu:1", "zero:1", boot="boot-2").changed is False
+        assert claims.restore() == ((), ())
+
+    def test_one_that_a_reboot_ended_gets_no_spec_and_is_freed(self, claims):
+        """By a collection, or by the next `add` of its id: a unit may make its claim before the first collection."""
+        for id_ in ("one", "two"):
+            claims.add(id_, "gpu:1", release_on_stop=True)
+        claims.add("job", "zero:1", job="Slurm job 1, restart 0")
+        claims.reboot()
+        assert claims.restore() == ((), ()) and claims.spec("one") is None
+        assert [advice for _id, _fault, advice in claims.check("boot-2")] == ["run `fleet-cdi claim gc`"] * 3
+        assert claims.add("one", "gpu:1", boot="boot-2").changed
+        assert claims.collect(boot="boot-2", idle_for=10).freed == ("job", "two")
+        assert claims.check("boot-2") == [] and claims.spec("one")
+
+    def test_renumbered_nodes_are_those_of_the_same_card(self, claims):
+        claims.add("one", "gpu:1")
+        claims.add("two", "gpu:1")
+        before = claims.stored("two").nodes
+        claims.reboot()
+        claims.change("two", parts=tuple(part._replace(nodes=part.nodes[:1]) for part in claims.stored("two").parts))
+        claims.restore()
+        assert claims.stored("two").nodes == before
+
+    def test_a_plugin_that_is_killed_takes_nothing_away(self, claims):
+        """The grant is that of the boot before: the next restore finds it."""
+        claims.add("one", "gpu:1")
+        before = claims.stored("one").nodes
+        claims.reboot()
+        plugin = Path(claims.places.prefix, "bin/drm")
+        text = plugin.read_text()
+        (real,) = program(plugin.parent, "real", "")
+        Path(real).write_text(text)
+        program(plugin.parent, "drm", f'[ "$CDI_COMMAND" = ADD ] && kill -9 $$; exec {real}')
+        (why,) = claims.restore().failed
+        assert "claim one: can't be restored" in why
+        plugin.write_text(text)
+        assert claims.restore() == (("one",), ())
+        assert claims.stored("one").nodes == before
+
+    def test_a_vanished_device_is_told_and_not_swapped(self, claims):
+        claims.add("one", "gpu:1")
+        claims.add("two", "gpu:1")
+        claims.reboot((4096,))
+        done = claims.restore()
+        assert done.restored == ("one",)
+        (why,) = done.failed
+        assert "claim two: can't be restored" in why and "do not start" in why
+        assert claims.spec("two") is None and claims.stored("two").reason
+        with pytest.raises(CdiError, match="has not been restored"):
+            claims.add("two", "gpu:1", boot="boot-2")
+        claims.reboot()
+        assert "two" in claims.restore().restored
+
+    def test_a_device_whose_node_another_one_has_is_refused_until_it_is_back(self, claims):
+        """In one boot: a card is pulled, and the next card gets its nodes."""
+        claims.add("one", "gpu:1")
+        claims.add("two", "gpu:1")
+        before = claims.spec("one"), claims.stored("one").nodes
+        claims.swap("0000:01:00.0", "0000:05:00.0")
+        done = restore_claims(claims.places, claims.caller, BOOT)
+        (why,) = done.failed
+        assert "claim one: can't be restored" in why and done.restored == ()
+        assert claims.spec("one") is None and claims.spec("two") and claims.stored("one").reason
+        assert restore_claims(claims.places, claims.caller, BOOT).restored == ()
+        claims.swap("0000:05:00.0", "0000:01:00.0")
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
+        assert (claims.spec("one"), claims.stored("one").nodes) == before
+
+    def test_a_grant_that_the_ledger_lost_is_not_made_anew(self, claims):
+        claims.add("one", "gpu:1")
+        claims.host.ask("DEL", config(), request_id="one")
+        claims.reboot()
+        (why,) = claims.restore().failed
+        assert "the ledger has no grant" in why and claims.free()
+
+    def test_a_foreign_device_that_is_of_another_type(self, claims):
+        claims.add("one", "zero:1")
+        claims.reboot()
+        os.unlink(claims.host.root + "/dev/null")
+        os.mknod(claims.host.root + "/dev/null", stat.S_IFBLK | 0o600, os.makedev(7, 0))
+        (why,) = claims.restore().failed
+        assert "another type" in why and claims.spec("one") is None
