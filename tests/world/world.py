@@ -17,11 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import kernel as kernels
-from callers import KINDS, Caller, Container, Job, Pod, SlurmJob, unit_name
+from caller import Caller
+from containers import Container
+from dra_claims import DraClaim
 from host import KIND, SLOTS, Host, device_id, slot_of_id
+from jobs import Job, TunedJob
 from kernel import Kernel, Outcome
 from oracle import Books, Broken, check_same, check_spec
+from pods import Pod, unit_name
 from programs import LONGEST, RESOURCE, DevicePlugin, Programs, seams
+from slurm_jobs import SlurmJob
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import migrate, schema
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.grants import Operator
@@ -45,6 +50,14 @@ CALLERS = 6  # at one time, at most
 UNREFRESHED = 0.1  # probability that a boot's refresh fails until something else refreshes
 KILLS, FAULTS = 0.08, 0.06  # probabilities that a call is killed, or that system calls of it fail
 NEXT_RELEASE = {schema.VERSION: ("CREATE TABLE more (id INTEGER PRIMARY KEY)",)}
+KINDS: dict[str, type[Caller]] = {
+    "job": Job,
+    "tuned": TunedJob,
+    "box": Container,
+    "slurm": SlurmJob,
+    "pod": Pod,
+    "dra": DraClaim,
+}
 # How often each thing happens, among 100 actions of which the rest is the callers' own.
 EVENTS = {
     "refresh": 4,
