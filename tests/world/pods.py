@@ -28,12 +28,12 @@ class Pod(Caller):
 
     def start(self, amount: int) -> str:
         self.amount = amount
-        plugin = self.world.plugin
-        if not self.world.look():
+        plugin = self.world.kubelet.plugin
+        if not self.world.kubelet.look():
             return "no device plugin"
         busy = {unit for one in self.world.callers if isinstance(one, Pod) for unit in one.units}
         free = [unit for unit in plugin.healthy() if unit.id not in busy]
-        self.world.check_offer(free, busy)
+        self.world.kubelet.check_offer(free, busy)
         if len(free) < amount:
             return "pending"
         chosen = self.chance.sample(free, amount)
@@ -41,12 +41,12 @@ class Pod(Caller):
             self.world.begin(without="pod")
         outcome = self.world.run("allocate", lambda: plugin.allocate([unit.id for unit in chosen]), at_kill=plugin.die)
         if outcome.killed:
-            self.world.restart_plugin()
+            self.world.kubelet.restart_plugin()
         if not outcome.is_clean and not outcome.value:
             for unit in chosen:  # the kubelet may give these units to the next pod
                 self.books.doubt(unit_name(unit.id), 1, self.world.kernel.ever)
             return "in doubt"
-        slots = [self.world.slot_of_unit(unit) for unit in chosen]
+        slots = [self.world.kubelet.slot_of_unit(unit) for unit in chosen]
         if outcome.error:
             if not isinstance(outcome.error, AllocateFailed):
                 raise outcome.error
