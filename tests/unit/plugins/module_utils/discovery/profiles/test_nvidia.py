@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -19,19 +17,15 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.elf import soname
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import nvidia_nvml
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_modes import PROFILES
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Mount, as_document
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.discovery.profiles.nvidia_cases import (
+    found,
+    needs_nodes,
+)
 from ansible_collections.fleet.cdi.tests.unit.trees import nvidia, real
 
 TABLE = yaml.safe_load((Path(__file__).parents[1] / "cases_nvidia.yml").read_text(encoding="utf-8"))
-needs_nodes = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device nodes")
-
-
-def found(case, base, **options):
-    root, _gpus = nvidia.of_case({"gpus": "A100", **case}, base)
-    return discover({"gpus": {"profile": "nvidia", **options}}, snapshot.take(root))
 
 
 @needs_nodes
@@ -297,85 +291,6 @@ def test_a_damaged_cache_of_the_linker_is_as_none(tmp_path, content):
     assert "no library of driver" in warning
 
 
-class Nvml:
-    """The part of pynvml that is called, for one A100 with MIG devices: GPU and compute instance -> their number."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, mig, mode=True):
-        self.mig, self.mode = mig, mode
-
-    def __getattr__(self, name):
-        answers = {
-            "nvmlInit": lambda: None,
-            "nvmlShutdown": lambda: None,
-            "nvmlDeviceGetCount": lambda: 2,
-            "nvmlDeviceGetPciInfo": lambda _gpu: SimpleNamespace(busId=b"00000000:07:00.0"),
-            "nvmlDeviceGetUUID": lambda handle: f"MIG-{handle}" if isinstance(handle, tuple) else nvidia.A100[0].uuid,
-            "nvmlDeviceGetName": lambda handle: f"NVIDIA A100-SXM4-40GB MIG {handle[0]}g.5gb".encode(),
-            "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(5 if handle != 0 else 40) << 30),
-            "nvmlDeviceGetMigMode": lambda _gpu: [int(self.mode), 0],
-            "nvmlDeviceGetMaxMigDeviceCount": lambda _gpu: 7 if self.mode else self._refuse(),
-            "nvmlDeviceGetGpuInstanceId": lambda handle: handle[0],
-            "nvmlDeviceGetComputeInstanceId": lambda handle: handle[1],
-            "nvmlDeviceGetGpuInstanceById": lambda _gpu, number: number,
-            "nvmlGpuInstanceGetInfo": lambda number: SimpleNamespace(profileId=40 + number),
-            "nvmlDeviceGetGpuInstanceProfileInfo": self._profile,
-            "nvmlDeviceGetHandleByIndex": self._gpu,
-            "nvmlDeviceGetMigDeviceHandleByIndex": self._part,
-        }
-        return answers.get(name, self._refuse)
-
-    def _gpu(self, index):
-        return self._refuse() if index else index  # the second GPU is lost
-
-    def _part(self, _gpu, index):
-        return next((part for part, number in self.mig.items() if number == index), None) or self._refuse()
-
-    def _profile(self, _gpu, profile):
-        return SimpleNamespace(id=42) if profile == 10 else self._refuse()
-
-    def _refuse(self, *_arguments):
-        raise self.NVMLError("no")
-
-
-@needs_nodes
-def test_nvml_adds_what_has_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(nvidia_nvml, "library", lambda _root: Nvml({(2, 0): 0, (1, 0): 1}))
-    result = found({"mig": {"0000:07:00.0": [[1, 0], [2, 0]]}}, tmp_path, name_by=["index", "uuid"])
-    first, second = result.devices[:2]
-    assert (first.names, second.names) == (("0:1", "MIG--1-0"), ("0:0", "MIG--2-0"))
-    assert first.capacity == {"memory": 5120}
-    assert (first.partition, second.partition) == ("1g.5gb", "2g.5gb")
-    assert [node.role for node in first.nodes] == ["gpu", "gpu-instance", "compute-instance"]
-    assert [node.role for node in second.nodes][3:] == ["primary", "render"]  # its profile has graphics
-    assert [hook.args[1] for hook in second.hooks] == ["create-symlinks"]
-    assert result.warnings[0].startswith("devices entry 'gpus': NVML does not answer for GPU 1 (no)")
-    assert result.devices[2].names == ("1", nvidia.A100[1].uuid)  # by its files
-
-
-def test_mig_mode_without_instances_is_told_and_moves_no_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(nvidia_nvml, "library", lambda _root: Nvml({}))
-    result = found({"remove": ["/sys/devices/pci0000:bd/0000:bd:00.0/driver*"]}, tmp_path)  # one without a driver
-    assert any("0000:07:00.0: its MIG mode is on, but no instance is created" in text for text in result.warnings)
-    named = {device.pci_address: device.names[0] for device in result.devices}
-    addresses = [gpu.address for gpu in nvidia.A100]
-    assert named == {address: str(index) for index, address in enumerate(addresses) if index}
-
-
-def test_memory_of_a_whole_gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(nvidia_nvml, "library", lambda _root: Nvml({}, mode=False))
-    assert found({}, tmp_path).devices[0].capacity == {"memory": 40960}
-
-
-def test_an_nvml_that_can_not_start_says_nothing(tmp_path, monkeypatch):
-    broken = Nvml({})
-    broken.nvmlInit = broken._refuse
-    monkeypatch.setattr(nvidia_nvml, "library", lambda _root: broken)
-    assert found({}, tmp_path).warnings == ()
-
-
 def test_a_real_virtual_machine_with_a_p100(dumps, tmp_path):
     root = real.unpack(dumps / "sysfs/ghw-tesla-p100-vm.tar.gz", tmp_path)
     (device,) = discover({"gpus": {"profile": "nvidia", "hooks": []}}, snapshot.take(root)).devices
@@ -403,117 +318,3 @@ def test_whatever_the_driver_says_of_a_gpu_it_hides_no_other(p100s, content):
     result = discover({"gpus": {"profile": "nvidia"}}, snapshot.take(str(p100s)))
     assert [device.pci_address for device in sorted(result.devices)] == ["0000:01:00.0", "0000:02:00.0"]
     assert {name for device in result.devices for name in device.names if name.isdecimal()} == {"0", "1"}
-
-
-# --- besides GPUs
-
-
-def others(profile, case, base, **options):
-    root, _gpus = nvidia.of_case({"gpus": "H100", **case}, base)
-    return discover({"other": {"profile": profile, **options}}, snapshot.take(root))
-
-
-@needs_nodes
-@pytest.mark.parametrize(
-    ("profile", "names", "paths"),
-    [
-        ("nvidia_gdrcopy", [("all",)], ["/dev/gdrdrv"]),
-        ("nvidia_gds", [("all",)], ["/dev/nvidia-fs0", "/dev/nvidia-fs1"]),
-        ("nvidia_imex", [("2",), ("10",)], [f"/dev/nvidia-caps-imex-channels/channel{number}" for number in (2, 10)]),
-        ("nvidia_mig_caps", [("config",), ("monitor",)], [f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in (1, 2)]),
-        (
-            "nvidia_nvswitch",
-            [(str(index), address) for index, address in enumerate(nvidia.SWITCHES)],
-            [f"/dev/nvidia-nvswitch{index}" for index in range(4)],
-        ),
-    ],
-)
-def test_others(profile, names, paths, tmp_path):
-    result = others(profile, {"switches": True, "channels": [10, 2]}, tmp_path)
-    assert [device.names for device in result.devices] == names
-    assert [node.path for device in result.devices for node in device.nodes] == paths
-    assert {device.health.state for device in result.devices} == {"healthy"}
-    assert result.warnings == ()
-    assert {device.kind for device in result.devices} == {PROFILES[profile].kind}
-
-
-@needs_nodes
-def test_management_has_every_node_of_the_gpus_and_no_other(tmp_path):
-    result = others(
-        "nvidia_management", {"switches": True, "channels": [0], "mig": {"0000:19:00.0": [[1, 0]]}}, tmp_path
-    )
-    (device,) = result.devices
-    paths = {node.path for node in device.nodes}
-    assert {
-        "/dev/nvidiactl",
-        "/dev/nvidia0",
-        "/dev/nvidia7",
-        "/dev/nvidia-uvm",
-        "/dev/nvidia-caps/nvidia-cap1",
-    } <= paths
-    assert "/dev/nvidia-caps-imex-channels/channel0" in paths
-    assert not [path for path in paths if "nvswitch" in path or "nvidia-fs" in path or "dri" in path]
-    hooks = {hook.args[1] for hook in result.kinds[0].edits.hooks}
-    assert hooks == {"create-symlinks", "enable-cuda-compat", "update-ldcache"}
-
-
-@needs_nodes
-def test_a_channel_beyond_the_last_is_none(tmp_path):
-    nodes = {f"/dev/nvidia-caps-imex-channels/{name}": "c 235:9" for name in ("channel1048576", "channelx", "channel")}
-    assert not others("nvidia_imex", {"nodes": nodes}, tmp_path, required=False).devices
-
-
-@needs_nodes
-def test_a_switch_without_its_node_is_ill(tmp_path):
-    result = others("nvidia_nvswitch", {"switches": True, "remove": ["/dev/nvidia-nvswitch1"]}, tmp_path)
-    assert [device.health.state for device in result.devices] == ["healthy", "unhealthy", "healthy", "healthy"]
-    assert result.devices[1].health.reason == "/dev/nvidia-nvswitch1: No such file or directory"
-
-
-def test_a_bridge_without_the_drivers_is_no_switch(tmp_path):
-    result = others("nvidia_nvswitch", {"switches": True, "remove": ["/sys/devices/pci0000:05/*/driver*"]}, tmp_path)
-    expected = [(str(index), address) for index, address in enumerate(nvidia.SWITCHES[1:])]
-    assert [device.names for device in result.devices] == expected
-
-
-@pytest.mark.parametrize("profile", [*PROFILES, "nvidia"])
-def test_a_host_without_any_of_it(profile, tmp_path):
-    for name in ("sys/class/drm", "sys/bus/pci/devices"):
-        (tmp_path / name).mkdir(parents=True)
-    result = discover({"other": {"profile": profile}}, snapshot.take(str(tmp_path)))
-    assert (result.devices, result.kinds, len(result.warnings)) == ((), (), 1)
-
-
-# --- DT_SONAME
-
-
-@pytest.mark.parametrize("name", ["libcuda.so.1", "", "lib\u00e9.so"])
-def test_soname(name, tmp_path):
-    library = tmp_path / "library"
-    library.write_bytes(nvidia.elf(name))
-    assert soname(str(library)) == name
-
-
-def test_soname_of_real_libraries():
-    pairs = {path.name: soname(str(path)) for path in Path("/lib/x86_64-linux-gnu").glob("lib[cmz].so.[0-9]")}
-    if not pairs:
-        pytest.skip("no library in /lib/x86_64-linux-gnu")
-    assert pairs == {name: name for name in pairs}
-
-
-@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"GROUP ( libcuda.so.1 )", b"\x7fELF\x02\x01" + b"\xff" * 80])
-def test_what_is_no_library_has_no_soname(content, tmp_path):
-    (tmp_path / "library").write_bytes(content)
-    assert not soname(str(tmp_path / "library"))
-    assert soname(str(tmp_path)) is None
-    assert soname(str(tmp_path / "missing")) is None
-
-
-@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=8), st.integers(0, 1300))
-def test_a_damaged_library_is_no_harm(tmp_path_factory, changes, length):
-    content = bytearray(nvidia.elf("libcuda.so.1"))
-    for place, value in changes:
-        content[place] = value
-    library = tmp_path_factory.getbasetemp() / "damaged"
-    library.write_bytes(content[:length])
-    assert soname(str(library)) is None or len(soname(str(library))) <= 256
