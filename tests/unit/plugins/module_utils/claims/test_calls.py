@@ -79,6 +79,17 @@ class TestRealExecutables:
         assert plugin_calls.versions(caller, one) == ("0.0.1", "0.0.2")
         assert plugin_calls.info(caller, one) == {"gpu": 2, "gpu-memory": 32768}
 
+    @pytest.mark.parametrize("type_", ["code", "error", "msg"])
+    def test_a_type_with_the_name_of_a_field_of_errors(self, host, type_):
+        """The exit status, and not a field, says if a call failed (proposal, "Commands")."""
+        _made, caller, found = host(gpus((16384, 16384)), config(type_=type_))
+        assert plugin_calls.info(caller, found[0]) == {type_: 2, f"{type_}-memory": 32768}
+        assert plugin_calls.add(caller, found, {type_: "1"}, "a").devices == ("/dev/dri/card0", "/dev/dri/renderD128")
+        with pytest.raises(ProtocolError) as caught:
+            plugin_calls.add(caller, found, {type_: "2"}, "b")
+        assert caught.value.code == errors.UNFULFILLED
+        assert plugin_calls.delete(caller, found, "a") == ()
+
     def test_the_first_that_grants_all_wins_and_no_request_is_split(self, host):
         small, large = config(vendorid_whitelist="0x2345"), config("rule", profile="drm", vendorid_whitelist="0x1234")
         _made, caller, found = host(gpus(count=5), small, large)
