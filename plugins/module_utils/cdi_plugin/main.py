@@ -24,17 +24,29 @@ def main(plugin: str, defaults: dict[str, object]) -> None:
     if command == "version":
         supported = ", ".join(f'"{version}"' for version in VERSIONS)
         _end(0, f'{{"cdiVersion": "{VERSIONS[-1]}", "supportedVersions": [{supported}]}}\n'.encode("ascii"))
-    from .. import light_typing
+    try:
+        from .. import light_typing
 
-    light_typing.install()  # before anything imports typing
-    from . import call, commands
-
+        light_typing.install()  # before anything imports typing
+        from . import call, commands
+    except Exception as error:
+        _end(0 if command == "del" else 1, _lost(error))
     status, reply, undo = commands.answer(plugin, variables, call.host_of(defaults))
     if not _write(reply):
         # The caller does not know the granted devices, so it would never give them back.
         undo()
         status = 0 if command == "del" else 1
     _end(status)
+
+
+def _lost(error: Exception) -> bytes:
+    """Return the reply of a release of which a file is missing or damaged. A test compares it with messages.py."""
+    import json  # only here: other calls import it where they need it
+
+    code, message = 110, "Internal error"
+    fields = {"error": code, "message": message, "code": code, "msg": message}
+    details = f"{type(error).__name__}: {error}"
+    return (json.dumps({"cdiVersion": VERSIONS[-1], **fields, "details": details}) + "\n").encode("ascii")
 
 
 def _open_standard_handles() -> None:

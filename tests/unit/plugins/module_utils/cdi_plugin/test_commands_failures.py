@@ -19,6 +19,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands, delete
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import error_reply
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
 
@@ -165,6 +169,25 @@ def test_closed_standard_handles_do_not_reach_the_store(two, python):
     assert reply["details"].startswith(
         "config: is not a JSON document"
     )  # read as empty: nothing of ours took the handle
+
+
+@pytest.mark.parametrize(("command", "status"), [("VERSION", 0), ("INFO", 1), ("ADD", 1), ("DEL", 0), ("del", 0)])
+def test_a_release_that_lost_its_files(two, python, command, status):
+    """VERSION and DEL must not fail, and others must reply their error (proposal, "Errors", "VERSION" and "DEL")."""
+    machine, conf = two
+    machine.install(python)
+    code = machine.directory / "opt/lib/release/ansible_collections"
+    code.unlink()
+    for name in ("cdi_plugin/main.py", "protocol/versions.py"):
+        path = code / "fleet/cdi/plugins/module_utils" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes((Path(commands.__file__).parents[1] / name).read_bytes())
+    ended, reply, said = machine.run("drm", {**VARIABLES, "CDI_COMMAND": command}, conf)
+    assert (ended, said) == (status, "")
+    if command != "VERSION":
+        lost = ProtocolError(errors.INTERNAL, reply["details"])
+        assert reply == json.loads(error_reply(VERSIONS[-1], lost))
+        assert reply["details"].startswith("ImportError: ")
 
 
 def test_stdin_that_never_ends_is_not_waited_for(two, monkeypatch):
