@@ -144,3 +144,49 @@ def test_commands(installed, command, tmp_path):
     assert installed and done.stderr == b""
     reply = json.loads(done.stdout)
     assert (done.returncode, reply.get("error")) == ((0, None) if command in ("add", "Info") else (1, 3))
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"CDI_VERSION": "0.9"}, 1),
+        ({"CDI_VERSION": ""}, 1),
+        ({"CDI_REQUEST_ID": ""}, 107),
+        ({"CDI_REQUEST_ID": "a.b"}, 107),
+        ({"CDI_REQUEST_ID": "-a"}, 107),
+        ({"CDI_COMMAND": "del", "CDI_REQUEST_ID": "a b"}, 107),
+    ],
+)
+def test_a_del_that_fails(installed, given, code, tmp_path):
+    """By the proposal, DEL always ends with exit status 0. Other commands with the same input end with another one."""
+    caller, found = installed
+    assert calls.add(caller, found, {"serial": "3"}, "a").devices
+    variables = {"PATH": "/usr/bin:/bin", "CDI_VERSION": "0.0.1", "CDI_COMMAND": "DEL", "CDI_REQUEST_ID": "a", **given}
+    variables["CDI_REQUEST"] = "serial:1"
+    content = (tmp_path / "lab.conf").read_bytes()
+    for command, status in ((variables["CDI_COMMAND"], 0), ("ADD", 1)):
+        done = subprocess.run(
+            [tmp_path / "opt/bin/serial"],
+            input=content,
+            capture_output=True,
+            check=False,
+            env={**variables, "CDI_COMMAND": command},
+        )
+        assert (done.returncode, json.loads(done.stdout)["error"], done.stderr) == (status, code, b"")
+
+
+def test_replies_that_nobody_reads(installed, tmp_path):
+    """A refused ADD grants nothing. VERSION does not fail (proposal, "VERSION")."""
+    caller, found = installed
+    variables = {"PATH": "/usr/bin:/bin", "CDI_REQUEST": "serial:3", "CDI_REQUEST_ID": "a"}
+    for command, version, status in (("ADD", "", 1), ("ADD", "0.9", 1), ("VERSION", "", 0)):
+        with open("/dev/full", "wb") as full, open(tmp_path / "lab.conf", "rb") as config:
+            done = subprocess.run(
+                [tmp_path / "opt/bin/serial"],
+                stdin=config,
+                stdout=full,
+                check=False,
+                env={**variables, "CDI_COMMAND": command, "CDI_VERSION": version},
+            )
+        assert done.returncode == status
+    assert calls.add(caller, found, {"serial": "3"}, "b").devices
