@@ -144,6 +144,7 @@ DOCUMENT: dict[str, Callable[[Random, Any], Any]] = {
     "other version": setting("cdiVersion", *model.VERSIONS),
     "version as number": setting("cdiVersion", 1, 1.0, 0.3),
     "version 1.0.0": setting("cdiVersion", "1.0.0"),
+    "semantic-version": setting("cdiVersion", "v0.3.0", "v0.8.0", "v1.1.0"),
     "kind": setting(
         "kind",
         "",

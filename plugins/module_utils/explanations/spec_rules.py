@@ -59,13 +59,15 @@ _BY_CAUSE = (
         title="The version of CDI",
         messages=(),
         means=(
-            "`cdiVersion` is unknown, is too low for the fields in the file, or not every runtime knows it or a field."
+            "`cdiVersion` is unknown, begins with a v, is too low for the fields in the file, or not every runtime "
+            "knows it or a field."
         ),
         why="A runtime refuses a version that it does not know, and ignores or refuses fields that are newer.",
         do="Set the version that the finding names, or remove the field.",
         more=VALIDATE,
         rules=(
             "version",
+            "semantic-version",
             "minimum-version",
             "field-since",
             "field-until",

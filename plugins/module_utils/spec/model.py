@@ -126,7 +126,7 @@ DEVICE = FieldTable(
 SPEC = FieldTable(
     "spec",
     {
-        "cdiVersion": Field("string", required=True, rules=("version",)),
+        "cdiVersion": Field("string", required=True, rules=("version", "semantic-version")),
         "kind": Field("string", required=True, rules=("kind", "one-letter", "vendor-dns", "class-length")),
         "annotations": Field("annotations", since="0.6.0", rules=("annotation-keys", "annotation-size")),
         "devices": Field(DEVICE, many=True, required=True, rules=("no-devices", "unique-names")),

@@ -92,6 +92,9 @@ RULES = {
     "version": ValueRule(
         lambda value: value.removeprefix("v") in model.VERSIONS, "one of " + ", ".join(model.VERSIONS)
     ),
+    "semantic-version": ValueRule(
+        lambda value: value[:1] != "v", "a version without v: the library of some runtimes refuses a v", WARNING
+    ),
     "kind": ValueRule(
         lambda value: all(re.match(names.PART, part) for part in (value.partition("/")[0], value.partition("/")[2])),
         f"vendor/class, each of {names.PART_RULE}",

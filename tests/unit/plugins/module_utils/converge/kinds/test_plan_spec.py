@@ -151,6 +151,8 @@ class TestSpecOf:
         assert build_spec.complete(KIND, {**content, "cdiVersion": "0.8.0"})["cdiVersion"] == "0.8.0"
         with pytest.raises(CdiError, match="minimum-version"):
             build_spec.complete(KIND, {**content, "annotations": {"a": "b"}, "cdiVersion": "0.5.0"})
+        with pytest.raises(CdiError, match="/cdiVersion: found 'v0.5.0', expected a version without v"):
+            build_spec.complete(KIND, {**content, "cdiVersion": "v0.5.0"})  # podman 4.3 reads 0.5.0, and not this
 
     def test_what_only_the_specification_forbids_is_not_written(self):
         content = {"devices": [{"name": "a", "containerEdits": {"env": ["A=1", "A=2"]}}]}
