@@ -169,8 +169,8 @@ def json_schema() -> dict[str, Any]:
 def survey() -> dict[str, Any]:
     """Return the survey of a job template of AWX: the variables that a person fills in for one run.
 
-    An answer overrides the variables of the inventory. So only the variables of playbooks have a default here: a
-    question without an answer leaves the inventory's value.
+    An answer overrides the variables of the inventory, and so does a default that would be a valid answer. So only texts
+    have a default here, for which an empty one is valid too: they are the variables of plays, which no inventory sets.
     """
     asked = {name: one for name, one in settings.all_variables().items() if "survey" in one.texts}
     return {
@@ -185,15 +185,16 @@ def question(name: str, variable: Variable) -> dict[str, Any]:
     schema = variable.schema
     choices = ["true", "false"] if schema.get("type") == "boolean" else list(schema.get("enum", []))
     whole = schema.get("type") == "integer"
+    kind = "multiplechoice" if choices else "integer" if whole else "text"
     limits = {"min": schema["minimum"], "max": schema["maximum"]} if whole else {"min": None, "max": None}
     return {
         "question_name": variable.texts["survey"],
         "question_description": " ".join(map(plain, described(variable))),
         "required": False,
-        "type": "multiplechoice" if choices else "integer" if whole else "text",
+        "type": kind,
         "variable": name,
         **limits,
-        "default": variable.default if name.startswith("fleet_cdi_") else "",
+        "default": variable.default if kind == "text" else "",
         "choices": choices,
     }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "playbooks"
 PLAYBOOKS = sorted(path.stem for path in FOLDER.glob("*.yml") if not path.name.endswith(".meta.yml"))
 REPORTS = re.compile(r"fleet\.cdi\.fleet_(report|verdict)\(")
 VARIABLE = re.compile(r"(?<!_)\bfleet_cdi_\w+")
+SURVEY = FOLDER.parent / "examples/awx/survey.json"
+OF_PLAYS = ("hosts", "serial", "max_fail_percentage")  # keywords that Ansible reads before it knows a host
 
 
 def spec(playbook: str) -> dict[str, Any]:
@@ -60,3 +63,20 @@ def test_a_play_that_goes_on_for_all_hosts_together_has_a_strategy_of_its_own(pl
             task for task in play["tasks"] if task.get("run_once") and "validate_argument_spec" not in str(task)
         ]
         assert not together or play.get("strategy") == "ansible.builtin.linear", play["name"]
+
+
+def sent(question: dict[str, Any]) -> bool:
+    """Whether a job without an answer gets the default, which then counts more than the inventory's value.
+
+    AWX 24, awx/main/models/mixins.py: SurveyJobTemplateMixin takes each default that would be a valid answer.
+    """
+    if question["choices"]:
+        return question["default"] in question["choices"]
+    return isinstance(question["default"], {"text": str, "integer": int}[question["type"]])
+
+
+def test_a_question_without_an_answer_leaves_the_value_of_the_inventory():
+    documents = (yaml.safe_load((FOLDER / f"{playbook}.yml").read_text(encoding="utf-8")) for playbook in PLAYBOOKS)
+    keywords = [str(play.get(name)) for plays in documents for play in plays for name in OF_PLAYS]
+    questions = json.loads(SURVEY.read_text(encoding="utf-8"))["spec"]
+    assert {one["variable"] for one in questions if sent(one)} <= set(VARIABLE.findall(" ".join(keywords)))
