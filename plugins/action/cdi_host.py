@@ -78,7 +78,7 @@ class ActionModule(OnHost):
         try:
             return settings.host_settings(role)
         except CdiError as error:
-            raise AnsibleActionFail(with_id(str(error))) from error
+            raise AnsibleActionFail(with_id(str(error))) from None
 
     def _templated(self, variables: Mapping[str, Any], prefix: str, only: Collection[str] = ()) -> dict[str, Any]:
         """Return the values of the variables with this prefix; with `only`, of those alone, given without it."""

@@ -179,7 +179,7 @@ def _found(unit: Mapping[str, Plain]) -> list[Finding]:
             f"check_settings: the controller's Python can't import jsonschema ({error}). "
             f"Install it there: {sys.executable} -m pip install jsonschema"
         )
-        raise AnsibleFilterError(with_id(why)) from error
+        raise AnsibleFilterError(with_id(why)) from None
     return [*unread, *found]
 
 

@@ -134,9 +134,9 @@ def _changes(path: str, report: dict[str, Any]) -> list[list[Any]]:
             old = read_report(file.read(), path)
         return compare_reports(old, report, path)
     except (OSError, UnicodeDecodeError) as error:
-        raise AnsibleFilterError(with_id(f"since: {path}: {error}")) from error
+        raise AnsibleFilterError(with_id(f"since: {path}: {error}")) from None
     except CdiError as error:
-        raise AnsibleFilterError(with_id(f"since: {error}")) from error
+        raise AnsibleFilterError(with_id(f"since: {error}")) from None
 
 
 class FilterModule:

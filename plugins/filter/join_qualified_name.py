@@ -64,7 +64,7 @@ def join_qualified_name(name: Any, kind: Any) -> str:
     try:
         names.split_qualified_name(joined)
     except CdiError as error:
-        raise AnsibleFilterError(with_id(f"join_qualified_name: {error}")) from error
+        raise AnsibleFilterError(with_id(f"join_qualified_name: {error}")) from None
     return joined
 
 

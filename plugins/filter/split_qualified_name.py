@@ -75,7 +75,7 @@ def split_qualified_name(value: Any) -> dict[str, str]:
     try:
         parts = names.split_qualified_name(str(value))
     except CdiError as error:
-        raise AnsibleFilterError(with_id(f"split_qualified_name: {error}")) from error
+        raise AnsibleFilterError(with_id(f"split_qualified_name: {error}")) from None
     kind = f"{parts.vendor}/{parts.class_}"
     return {"kind": kind, "vendor": parts.vendor, "class": parts.class_, "name": parts.device}
 

@@ -73,4 +73,4 @@ class LookupModule(LookupBase):
         try:
             return settings.merge(name, documents, documents.get(name, default))
         except CdiError as error:
-            raise AnsibleError(with_id(str(error))) from error
+            raise AnsibleError(with_id(str(error))) from None

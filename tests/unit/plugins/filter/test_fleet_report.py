@@ -87,5 +87,5 @@ def test_an_old_report_is_compared(tmp_path):
     ],
 )
 def test_wrong_options(options, text):
-    with pytest.raises(AnsibleFilterError, match=text):
+    with pytest.raises(AnsibleFilterError, match=rf"{text}.*\[FC\d+\]$"):
         fleet_report({}, [], "truth", **options)

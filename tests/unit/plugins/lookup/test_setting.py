@@ -42,6 +42,7 @@ def test_layers_add_up_and_wrong_ones_are_refused(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     told = " ".join((done.stdout + done.stderr).split())
     assert "cdi_host_plugins_site: found ['drm'] (a list); expected a mapping" in told
+    assert "]: cdi_host_plugins_site" not in told  # once in each message
     assert "cdi_host_virtual_functions is not set" in told
     assert json.loads((tmp_path / "found.json").read_text()) == [
         ["nvidia", "ve_drv"],

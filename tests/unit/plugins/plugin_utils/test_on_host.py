@@ -238,3 +238,10 @@ def test_what_a_task_can_not_do_is_a_result(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(cdi_host.ActionModule, "_settings", refuse)
     assert Host(plainly).run(action=cdi_host.ActionModule) == {"failed": True, "msg": "no"}
+
+
+def test_settings_that_cant_be_merged_are_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ansible-core since 2.19 adds the text of a cause to that of an error, after its id."""
+    monkeypatch.setattr(cdi_host.ActionModule, "_templated", lambda *_arguments: {"cdi_host_devices": []})
+    said = Host(plainly).run(action=cdi_host.ActionModule)["msg"]
+    assert said.startswith("cdi_host_devices: found [] (a list)") and said.endswith("[FC1101]")
