@@ -257,7 +257,7 @@ def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
         try:
             if not names:  # another process made it, so it is theirs
                 continue
-            os.mkdir(names[0], dir_fd=at)
+            os.mkdir(names[0], mode, dir_fd=at)  # never more: a user who opens it now keeps it open
             os.chmod(names[0], mode, dir_fd=at)  # for any umask
             made.append(directory)
             _label_directory(directory, names[0], at)

@@ -30,6 +30,26 @@ def test_writes_the_bytes_with_the_mode_whatever_the_umask(tmp_path):
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o644
 
 
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_a_new_directory_is_never_open_to_more_users_than_it_will_be(tmp_path, monkeypatch, mode, umask):
+    """A user who opens it in the moment before its mode is set keeps the descriptor, and may lock it for ever."""
+    mkdir, modes = os.mkdir, []
+
+    def seen(name, *given, dir_fd=None):
+        mkdir(name, *given, dir_fd=dir_fd)
+        modes.append(stat.S_IMODE(os.stat(name, dir_fd=dir_fd).st_mode))
+
+    monkeypatch.setattr(os, "mkdir", seen)
+    was = os.umask(umask)
+    try:
+        files.make_directory(str(tmp_path / "claims"), mode)
+    finally:
+        os.umask(was)
+    assert [made & ~mode for made in modes] == [0]
+    assert stat.S_IMODE(os.stat(tmp_path / "claims").st_mode) == mode
+
+
 def test_leaves_nothing_else_in_the_directory(tmp_path):
     files.replace(str(tmp_path / "a.json"), b"1")
     files.replace(str(tmp_path / "a.json"), b"2")
