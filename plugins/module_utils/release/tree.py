@@ -164,7 +164,6 @@ def set_shared(prefix: str, wanted: Iterable[str]) -> None:
         remember(prefix, shared=sorted({*ours, *wanted}), directories=directories)
     for directory in sorted(made, key=len):
         os.mkdir(directory)
-        os.chmod(directory, 0o755)  # for any umask: users read the pages
     for link in wanted:
         if link not in ours:
             os.symlink(at(prefix, "current", "share", SHARED[link]), link)
@@ -363,7 +362,10 @@ def remember(prefix: str, **changes: Any) -> None:
 
 @contextmanager
 def locked(prefix: str) -> Iterator[None]:
-    """Hold the lock of `prefix`, and make its directories. Raises CdiError if another process keeps it for too long."""
+    """Hold the lock of `prefix`, and make its directories. Raises CdiError if another process keeps it for too long.
+
+    Meanwhile the umask is 022: users read what is made, and none of them may write it, not for a moment.
+    """
     path = at(prefix, LOCK)
     deadline = time.monotonic() + _PATIENCE
     made: list[str] = []
@@ -383,6 +385,7 @@ def locked(prefix: str) -> Iterator[None]:
                 f"{path}: another process has been changing the releases for {_PATIENCE:.0f} s; wait for it or end it"
             )
         time.sleep(0.05)
+    before = os.umask(0o022)
     try:
         if made:
             try:
@@ -394,6 +397,7 @@ def locked(prefix: str) -> Iterator[None]:
                 raise
         yield
     finally:
+        os.umask(before)
         os.close(handle)
 
 

@@ -132,6 +132,25 @@ def test_everybody_may_run_it_whatever_the_umask(target):
         assert bits == (0o755 if executable else 0o644), path
 
 
+def test_nobody_else_may_write_a_file_while_it_is_made_whatever_the_umask(target, run):
+    """Who opens one then keeps the descriptor, and can change later what root runs."""
+    writable = set()
+
+    def watched(command):
+        done = run(command)
+        made = [path for path in Path(target.prefix).rglob("*") if not path.is_symlink()]
+        writable.update(f"{path.name} after {command[-1]}" for path in made if path.stat().st_mode & 0o022)
+        return done
+
+    before = os.umask(0)
+    try:
+        target.install(target.release(), run=watched)
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+    assert not writable
+
+
 def test_byte_code_is_complete_and_shows_final_paths(target):
     release = target.release()
     target.install(release)
