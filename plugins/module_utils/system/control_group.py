@@ -75,7 +75,10 @@ def parse(text: str) -> Group:
 
 
 def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
-    """Return those of the containers `ids` (64 hexadecimal digits) that have a process in a control group of theirs."""
+    """Return those of the containers `ids` (64 hexadecimal digits) that have a process in a control group of theirs.
+
+    Any user can give a group such a name below their own manager, and a container below its own group: neither counts.
+    """
     wanted = {id_: id_.encode("ascii") for id_ in ids if re.match(ID, id_)}
     found: set[str] = set()
     for name in os.listdir(proc) if wanted else ():
@@ -92,8 +95,16 @@ def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
         finally:
             os.close(file)
         if any(digits in content for digits in wanted.values()):  # not so conmon's own group, which has the id, too
-            found.update(wanted.keys() & {parse(content.decode("utf-8", "surrogateescape")).container})
+            group = parse(content.decode("utf-8", "surrogateescape"))
+            if not _is_below_another(group):
+                found.update(wanted.keys() & {group.container})
     return found
+
+
+def _is_below_another(group: Group) -> bool:
+    """Return True if a unit or another container is above the container's own group: who has that named this one."""
+    above = of_path(os.path.dirname(group.path[: group.path.find(group.container)]))
+    return bool(above.unit or above.container)
 
 
 def _said(group: Group) -> int:

@@ -88,18 +88,36 @@ def test_a_damaged_file_is_one_that_does_not_run(state, mark):
     assert read_users(state, CLAIM) == (ClaimUser("a", False),)
 
 
-def test_a_container_that_was_restored_without_a_hook_runs(state, start, monkeypatch, tmp_path):
-    """Its first process is another one; the kernel knows it by its control group. That of conmon does not count."""
-    name = "0123456789abcdef" * 4
-    process = start(name)
+RESTORED = "0123456789abcdef" * 4
+USERS_OWN = "user.slice/user-1000.slice/user@1000.service"
+
+
+@pytest.mark.parametrize(
+    ("group", "runs"),
+    [
+        (f"machine.slice/libpod-conmon-{RESTORED}.scope", False),
+        (f"machine.slice/libpod-{RESTORED}.scope/init", True),
+        (f"libpod_parent/libpod-{RESTORED}", True),
+        (f"system.slice/docker-{RESTORED}.scope", True),
+        (f"docker/{RESTORED}", True),
+        # Made by a user (systemd-run --user --scope), or in a container, to keep the claim of a container of root.
+        (f"{USERS_OWN}/app.slice/libpod-{RESTORED}.scope", False),
+        (f"{USERS_OWN}/{RESTORED}", False),
+        (f"machine.slice/libpod-{'ab' * 32}.scope/container/libpod-{RESTORED}.scope", False),
+        (f"docker/{'ab' * 32}/docker/{RESTORED}", False),
+        (f"lxc.payload.web/system.slice/docker-{RESTORED}.scope", False),
+    ],
+)
+def test_a_container_that_was_restored_without_a_hook_runs(state, start, monkeypatch, tmp_path, group, runs):
+    """Its first process is another one; the kernel knows it by its control group, if root's engine named that."""
+    process = start(RESTORED)
     process.kill()
     process.wait()
     real = control_group.running_containers
     monkeypatch.setattr(control_group, "running_containers", lambda ids: real(ids, str(tmp_path)))
     (tmp_path / "7").mkdir()
-    for path, runs in ((f"libpod-conmon-{name}.scope", False), (f"libpod-{name}.scope/init", True)):
-        (tmp_path / "7/cgroup").write_text(f"0::/machine.slice/{path}\n")
-        assert read_users(state, CLAIM) == (ClaimUser(name, runs),)
+    (tmp_path / "7/cgroup").write_text(f"0::/{group}\n")
+    assert read_users(state, CLAIM) == (ClaimUser(RESTORED, runs),)
 
 
 def test_the_number_of_a_process_of_before_the_reboot(state):
