@@ -142,10 +142,13 @@ def _limit(seconds: int, name: str) -> None:
 
 
 def _end(status: int, *lines: str) -> NoReturn:
-    """Write `lines` for the runtime, and end the process without the interpreter's cleanup."""
+    """Write `lines` for the runtime, if it listens, and end the process without the interpreter's cleanup."""
     for line in lines:
         from ..explanations.shown import with_id  # most hooks say nothing
         from ..safe_text import one_line
 
-        os.write(2, f"cdi-hook: {with_id(one_line(' '.join(line.split())))}\n".encode())
+        try:  # noqa: SIM105  contextlib adds a third of a start (above)
+            os.write(2, f"cdi-hook: {with_id(one_line(' '.join(line.split())))}\n".encode())
+        except OSError:  # the status says whether the container may start
+            pass
     os._exit(status)

@@ -49,6 +49,7 @@ class Bundle:
         self.root = self.directory / "root"
         self.outside = directory / "outside"
         self.program = program
+        self.command = [str(program)]
         self.root.mkdir(parents=True)
         (self.outside / "folder").mkdir(parents=True)
         (self.outside / "secret").write_text("of the host")
@@ -78,7 +79,7 @@ class Bundle:
         """The hook, as a runtime starts it."""
         usual = {"ociVersion": "1.0.2", "id": "one", "status": "created", "bundle": str(self.directory)}
         given = json.dumps(usual) if state is None else state
-        words = [str(self.program), *map(self.named, words)]
+        words = [*self.command, *map(self.named, words)]
         return subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=60, **more)
 
 

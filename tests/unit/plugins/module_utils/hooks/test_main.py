@@ -179,6 +179,14 @@ def test_two_containers_at_once_share_a_volume(bundle):
     assert {os.readlink(bundle.root / f"v/{number}/l") for number in range(40)} == {"t"}
 
 
+@pytest.mark.parametrize("handles", ["2>&-", "1>&- 2>&-", "2>/dev/full"])
+def test_a_note_that_cannot_be_written_stops_no_container(bundle, handles):
+    bundle.fill({"lib/ld-musl-x86_64.so.1": ""})
+    bundle.command = ["sh", "-c", f'exec "$0" "$@" {handles}', str(bundle.program)]
+    done = bundle.run("createContainer", "--folder", "/usr/lib")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize(
     "path", ["/proc/self/root", "/proc/self/root/proc/self/root", "/dev/../proc/self/cwd", "{bundle}/link"]
 )
