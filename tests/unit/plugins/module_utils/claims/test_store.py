@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,24 @@ def test_a_link_is_not_appended_to(state):
     with pytest.raises(CdiError, match=str(path)):
         note_ended(str(path), "boot", "one")
     assert not (state / "victim").exists()
+
+
+def test_a_name_that_is_noted_in_part_is_an_error_and_spoils_no_other(state):
+    """write(2) takes the part for which there is room, as on a full /run, and reports no error."""
+    path = str(state / "ended")
+    note_ended(path, "boot", "one")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) + 8, limit[1]))
+    try:
+        with pytest.raises(CdiError, match="ended: can't write it: File too large"):
+            note_ended(path, "boot", "two", ["a"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert not has_ended(path, "boot", "two")
+    note_ended(path, "boot", "three", ["b"])
+    note_ended(path, "boot", "two", ["a"])
+    for name, containers in (("one", set()), ("two", {"a"}), ("three", {"b"})):
+        assert has_ended(path, "boot", name) and ended_containers(path, "boot", name) == containers
 
 
 def test_nobody_else_reads_what_is_stored(state):
