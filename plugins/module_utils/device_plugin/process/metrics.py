@@ -22,7 +22,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 PATIENCE = 5.0  # seconds that a client may take to send the request, or to read the answer
 LONGEST = 8192  # bytes of a request
-CLIENTS = 16  # at a time; more are refused
+CLIENTS = 16  # at a time; one more sends the one that is here longest away
 
 # All values of labels. Text from outside must not become a label: each value is a series that is kept for months.
 OTHER = "other"
@@ -212,20 +212,23 @@ async def serve(where: str, text: Callable[[], str], lacking: Callable[[], str] 
     otherwise 503 with the text of `lacking`.
     """
     host, port = address(where)
-    clients: set[Any] = set()
+    clients: dict[Any, None] = {}  # in the order in which they came
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        clients.add(writer)
+        clients[writer] = None
+        if len(clients) > CLIENTS:  # else clients that say nothing would keep others away, and the kubelet's probes
+            oldest = next(iter(clients))
+            del clients[oldest]
+            oldest.transport.abort()
         try:
-            if len(clients) <= CLIENTS:
-                writer.transport.set_write_buffer_limits(0)  # so that `drain` waits until all is sent
-                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
-                writer.write(_response(head, text, lacking))
-                await asyncio.wait_for(writer.drain(), PATIENCE)
+            writer.transport.set_write_buffer_limits(0)  # so that `drain` waits until all is sent
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+            writer.write(_response(head, text, lacking))
+            await asyncio.wait_for(writer.drain(), PATIENCE)
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a client that sends nothing or too much, or disconnected
         finally:
-            clients.discard(writer)
+            clients.pop(writer, None)
             writer.transport.abort()  # `close` would wait for ever for a client that does not read
 
     try:
