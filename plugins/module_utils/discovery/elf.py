@@ -39,6 +39,8 @@ LAYOUTS = {
 def soname(path: str) -> Optional[str]:
     """Return the DT_SONAME of the file at `path`, "" without one, None for an unreadable file or another format."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None

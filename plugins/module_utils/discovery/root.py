@@ -22,6 +22,12 @@ def printable(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def _check_regular(found: os.stat_result) -> None:
+    """Raise OSError unless it is a regular file or a link, which is not followed."""
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+
+
 class Root:
     """One root directory. Paths are absolute, as seen from inside. Remembers every link that it read."""
 
@@ -36,10 +42,12 @@ class Root:
     def read(self, path: str, limit: int = LIMIT) -> bytes:
         """The content of a regular file. Raises OSError; EFBIG for more than `limit` bytes."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        handle = os.open(self._locate(path), flags)
+        place = self._locate(path)
+        if self.prefix:  # foreign: to open a device has effects
+            _check_regular(os.lstat(place))
+        handle = os.open(place, flags)
         try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise OSError(errno.EINVAL, "it is not a regular file")
+            _check_regular(os.fstat(handle))
             content = os.read(handle, limit + 1)
         finally:
             os.close(handle)

@@ -175,11 +175,12 @@ def _at(mount: Mount) -> str:
 def _named_in(files: Files, path: str, names: Iterable[str]) -> list[str]:
     """Those of `names` that stand in a file."""
     with contextlib.suppress(OSError, ValueError):  # ValueError: the file is empty
+        if not stat.S_ISREG(files.mode(path)):
+            return []
         handle = os.open(files.below(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if stat.S_ISREG(os.fstat(handle).st_mode):
-                with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as content:
-                    return [name for name in names if content.find(name.encode()) >= 0]
+            with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as content:
+                return [name for name in names if content.find(name.encode()) >= 0]
         finally:
             os.close(handle)
     return []

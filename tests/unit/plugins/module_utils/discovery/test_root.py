@@ -5,8 +5,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from contextlib import suppress
+
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import elf
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import nvidia_hooks
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_driver import Files
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
 
 
@@ -24,3 +31,25 @@ def test_links_that_climb_to_the_root_and_down_again(tmp_path, target):
     assert resolved == "/opt/file"
     assert root.read(resolved) == b"text"
     assert root.resolve("/usr/lib/../../..") == ""
+
+
+READERS = {
+    "an attribute": lambda root: root.read("/sys/odd"),
+    "a library": lambda root: elf.soname(f"{root.prefix}/sys/odd"),
+    "a driver's library": lambda root: nvidia_hooks._named_in(Files(root, ""), "/sys/odd", ["name"]),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFCHR])
+def test_what_is_no_file_is_not_opened(tmp_path, monkeypatch, reader, kind):
+    """A dump or an image is foreign: to open a device starts a watchdog, winds a tape."""
+    if kind == stat.S_IFCHR and os.geteuid() != 0:
+        pytest.skip("only root makes device nodes")
+    (tmp_path / "sys").mkdir()
+    os.mknod(tmp_path / "sys/odd", 0o600 | kind, os.makedev(1, 5))
+    real, opened = os.open, []
+    monkeypatch.setattr(os, "open", lambda path, *more, **at: (opened.append(path), real(path, *more, **at))[1])
+    with suppress(OSError):
+        assert not READERS[reader](Root(str(tmp_path)))
+    assert opened == []
