@@ -71,9 +71,12 @@ def make_writable(root: bytes) -> None:
     _call(libc.mount, None, root, None, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV, None)
 
 
-def run(program: int, arguments: list[str], root: bytes, seconds: int) -> tuple[int, str]:
+def run(
+    program: int, arguments: list[str], root: bytes, known: os.stat_result, seconds: int
+) -> tuple[int, str]:
     """Run the program with `root` as "/": (exit status or negative number of a signal, start of the output).
 
+    `known`: the directory that `root` is. It may be another one now, as a user's link; then nothing is run.
     It has no environment and no input, at most `seconds` of processor time, and ends with the caller. Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
@@ -92,7 +95,7 @@ def run(program: int, arguments: list[str], root: bytes, seconds: int) -> tuple[
             for handle in os.listdir("/proc/self/fd"):
                 if int(handle) > 2 and int(handle) != program:
                     _close(int(handle))
-            _enter(libc, root)
+            _enter(libc, root, known)
             _limit(libc, seconds)
             _give_up_capabilities(libc)
             if seccomp.supported():
@@ -146,11 +149,16 @@ def _limit(libc: ctypes.CDLL, seconds: int) -> None:
         _call(libc.setrlimit, number, (ctypes.c_ulong * 2)(most, most))
 
 
-def _enter(libc: ctypes.CDLL, root: bytes) -> None:
-    """Make `root` this process's root directory, without files of the kernel."""
+def _enter(libc: ctypes.CDLL, root: bytes, known: os.stat_result) -> None:
+    """Make `root` this process's root directory, without files of the kernel. Raises OSError if it is not `known`.
+
+    By its path: with a descriptor of another mount namespace nothing can be mounted there.
+    """
     _own_mounts(libc)
     _call(libc.unshare, CLONE_NEWNET | CLONE_NEWIPC)
     os.chdir(root)
+    if not os.path.samestat(os.stat("."), known):
+        raise OSError(errno.ESTALE, "its root directory was replaced meanwhile")
     for name in HIDDEN:
         try:
             handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -49,7 +49,8 @@ def update(container: ContainerRoot, folders: Iterable[str], ldconfig: str, root
     known = {*system, *_configured(container)}
     add(container, OURS, [folder for folder in folders if folder not in known])
     add(container, LAST, system)
-    status, said = confined_ldconfig.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, seconds)
+    known = os.fstat(container.root)
+    status, said = confined_ldconfig.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, known, seconds)
     lines = said.splitlines()[:MOST_SAID]
     if status:
         raise HookError(

@@ -96,9 +96,8 @@ def caged(bundle, stand_in):
     bundle.fill({"proc": {"mode": 0o755}, "sys": {"mode": 0o755}, "hidden/file": "text", "hidden": {"mode": 0o000}})
 
     def run(*words, seconds=SECONDS):
-        return confined_ldconfig.run(
-            confined_ldconfig.copy(str(stand_in)), ["ldconfig", *words], os.fsencode(bundle.root), seconds
-        )
+        program, root = confined_ldconfig.copy(str(stand_in)), os.fsencode(bundle.root)
+        return confined_ldconfig.run(program, ["ldconfig", *words], root, os.stat(root), seconds)
 
     return run
 
@@ -224,11 +223,10 @@ def test_a_script_around_the_program_is_not_what_runs(tmp_path):
 
 def test_it_ends_with_whoever_waits_for_it(bundle, stand_in):
     bundle.fill({"proc": {"mode": 0o755}})
-    code = "import sys; sys.path.insert(0, sys.argv[1]); "
+    code = "import os, sys; sys.path.insert(0, sys.argv[1]); "
     code += "from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined_ldconfig; "
-    code += (
-        "confined_ldconfig.run(confined_ldconfig.copy(sys.argv[2]), ['ldconfig', 'spin'], sys.argv[3].encode(), 600)"
-    )
+    code += "program, root = confined_ldconfig.copy(sys.argv[2]), sys.argv[3].encode(); "
+    code += "confined_ldconfig.run(program, ['ldconfig', 'spin'], root, os.stat(root), 600)"
     words = [sys.executable, "-c", code, str(COLLECTIONS.parent), str(stand_in), str(bundle.root)]
     with subprocess.Popen(words) as running:
         listed = Path(f"/proc/{running.pid}/task/{running.pid}/children")

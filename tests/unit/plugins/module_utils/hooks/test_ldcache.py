@@ -126,6 +126,27 @@ def test_a_directory_of_libraries_that_leads_to_the_hosts_is_left_alone(bundle):
         subprocess.run(["umount", str(bundle.root / "proc")], check=True)
 
 
+@pytest.mark.parametrize("victim", ["outside", "/"])
+def test_a_root_directory_that_is_replaced_meanwhile_is_not_entered(bundle, monkeypatch, victim):
+    """As by a user in whose directory it lies (podman run --rootfs). ldconfig finds it by its path again."""
+    install(bundle)
+    (bundle.outside / "etc").mkdir()
+    before, real = tree(bundle.outside), confined_ldconfig.copy
+    host = os.stat("/etc/ld.so.cache")
+
+    def swapping(path):
+        bundle.root.rename(bundle.directory / "old")
+        bundle.root.symlink_to(bundle.outside if victim == "outside" else victim)
+        return real(path)
+
+    monkeypatch.setattr(confined_ldconfig, "copy", swapping)
+    container = ContainerRoot(os.fsencode(bundle.root))
+    with pytest.raises(HookError, match="can't be run in the container: its root directory was replaced meanwhile"):
+        ldcache.update(container, ["/opt/lib"], LDCONFIG, os.fsencode(bundle.root), 30)
+    assert tree(bundle.outside) == before
+    assert os.path.samestat(os.stat("/etc/ld.so.cache"), host)
+
+
 def test_a_host_without_ldconfig_is_named(bundle):
     done = bundle.run("createContainer", "--folder", "/opt/lib", "--ldconfig-path", "/nonexistent/ldconfig")
     assert done.returncode == 1
