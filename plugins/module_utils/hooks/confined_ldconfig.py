@@ -71,9 +71,7 @@ def make_writable(root: bytes) -> None:
     _call(libc.mount, None, root, None, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV, None)
 
 
-def run(
-    program: int, arguments: list[str], root: bytes, known: os.stat_result, seconds: int
-) -> tuple[int, str]:
+def run(program: int, arguments: list[str], root: bytes, known: os.stat_result, seconds: int) -> tuple[int, str]:
     """Run the program with `root` as "/": (exit status or negative number of a signal, start of the output).
 
     `known`: the directory that `root` is. It may be another one now, as a user's link; then nothing is run.

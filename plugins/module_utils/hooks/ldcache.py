@@ -49,8 +49,8 @@ def update(container: ContainerRoot, folders: Iterable[str], ldconfig: str, root
     known = {*system, *_configured(container)}
     add(container, OURS, [folder for folder in folders if folder not in known])
     add(container, LAST, system)
-    known = os.fstat(container.root)
-    status, said = confined_ldconfig.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, known, seconds)
+    opened = os.fstat(container.root)
+    status, said = confined_ldconfig.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, opened, seconds)
     lines = said.splitlines()[:MOST_SAID]
     if status:
         raise HookError(

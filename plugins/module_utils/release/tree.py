@@ -364,7 +364,7 @@ def remember(prefix: str, **changes: Any) -> None:
 def locked(prefix: str) -> Iterator[None]:
     """Hold the lock of `prefix`, and make its directories. Raises CdiError if another process keeps it for too long.
 
-    Meanwhile the umask is 022: users read what is made, and none of them may write it, not for a moment.
+    Meanwhile the umask is 022: users may read the new files, and at no moment write them.
     """
     path = at(prefix, LOCK)
     deadline = time.monotonic() + _PATIENCE
