@@ -4,8 +4,9 @@
 """Find the container, pod, batch job or systemd unit of a process by its control group.
 
 The names of groups have the forms of the programs that make them: docker (`docker-ID.scope`, `/docker/ID`), podman
-(`libpod-ID.scope`), containerd (`cri-containerd-ID.scope`, `nerdctl-ID.scope`), CRI-O (`crio-ID.scope`), the kubelet
-(`kubepods...podUID`), Slurm (`job_ID`), LXC (`lxc.payload.NAME`), systemd-machined (`machine-NAME.scope`), systemd.
+(`libpod-ID.scope`; `libpod-payload-ID` with `--cgroups=split`, as in units of quadlet), containerd
+(`cri-containerd-ID.scope`, `nerdctl-ID.scope`), CRI-O (`crio-ID.scope`), the kubelet (`kubepods...podUID`), Slurm
+(`job_ID`), LXC (`lxc.payload.NAME`), systemd-machined (`machine-NAME.scope`), systemd.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 # Compiled when the first process is described: most looks find no opener.
 CONTAINERS = (  # one step of a path -> the engine
     (r"docker-([0-9a-f]{64})\.scope\Z", "docker"),
-    (r"libpod-([0-9a-f]{64})(?:\.scope)?\Z", "podman"),
+    (r"libpod-(?:payload-)?([0-9a-f]{64})(?:\.scope)?\Z", "podman"),
     (r"cri-containerd-([0-9a-f]{64})\.scope\Z", "containerd"),
     (r"nerdctl-([0-9a-f]{64})\.scope\Z", "containerd"),
     (r"crio-([0-9a-f]{64})(?:\.scope)?\Z", "CRI-O"),
@@ -30,6 +31,7 @@ BELOW = {"docker": "docker", "lxc": "LXC"}  # a step -> the engine of the contai
 ID = r"[0-9a-f]{64}\Z"  # a container's own step, if its engine does not use systemd
 POD = r"(?:(?:.+-)?kubepods(?:-[a-z]+)?-)?pod([0-9A-Za-z_-]{8,64})(?:\.slice)?\Z"
 JOB = r"job_([0-9]+)\Z"
+USERS_MANAGER = r"user@[1-9]"  # not root's own
 UNIT = r".+\.(?:service|scope|socket|mount|swap)\Z"
 LONGEST = 4096  # bytes of /proc/PID/cgroup that are read
 
@@ -78,6 +80,8 @@ def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
     """Return those of the containers `ids` (64 hexadecimal digits) that have a process in a control group of theirs.
 
     Any user can give a group such a name below their own manager, and a container below its own group: neither counts.
+    A service that root started for a user with `Delegate=` can do so, too, and counts: a claim that is kept for too
+    long is better than a device that two containers have.
     """
     wanted = {id_: id_.encode("ascii") for id_ in ids if re.match(ID, id_)}
     found: set[str] = set()
@@ -96,15 +100,15 @@ def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
             os.close(file)
         if any(digits in content for digits in wanted.values()):  # not so conmon's own group, which has the id, too
             group = parse(content.decode("utf-8", "surrogateescape"))
-            if not _is_below_another(group):
+            if not _named_by_another(group):
                 found.update(wanted.keys() & {group.container})
     return found
 
 
-def _is_below_another(group: Group) -> bool:
-    """Return True if a unit or another container is above the container's own group: who has that named this one."""
+def _named_by_another(group: Group) -> bool:
+    """Return True if a user's manager or another container is above the container's own group."""
     above = of_path(os.path.dirname(group.path[: group.path.find(group.container)]))
-    return bool(above.unit or above.container)
+    return bool(above.container or re.match(USERS_MANAGER, above.unit))
 
 
 def _said(group: Group) -> int:
