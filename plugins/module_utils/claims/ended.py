@@ -33,12 +33,15 @@ def note_ended(path: str, boot_id: str, id_: str, containers: Collection[str] = 
     try:
         at = directories.opened(folder)
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             handle = os.open(name, flags, 0o600, dir_fd=at)
-            with os.fdopen(handle, "ab") as file:  # writes all of it, or fails
-                if file.tell() and os.pread(handle, 1, file.tell() - 1) != b"\n":
-                    file.write(b"\n")  # ends a line that was written in part
-                file.writelines([_line(boot_id, id_), *(_line(boot_id, id_, one) for one in containers)])
+            try:
+                lines = [_line(boot_id, id_), *(_line(boot_id, id_, one) for one in containers)]
+                left = b"\n" + b"".join(lines)  # the line before may be one that was written in part
+                while left:
+                    left = left[os.write(handle, left) :]
+            finally:
+                os.close(handle)
         finally:
             os.close(at)
     except OSError as error:

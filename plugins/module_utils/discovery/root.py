@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
 LIMIT = 65536  # bytes of a file; an attribute of sysfs has at most one page, and no page of Linux is larger
 DEPTH = 200  # directories in the target of a link; a real sysfs stays below 40
@@ -44,7 +45,8 @@ class Root:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         place = self._locate(path)
         if self.prefix:  # foreign: to open a device has effects
-            _check_regular(os.lstat(place))
+            with suppress(FileNotFoundError):
+                _check_regular(os.lstat(place))
         handle = os.open(place, flags)
         try:
             _check_regular(os.fstat(handle))
