@@ -53,10 +53,15 @@ class DetectedRuntimes(NamedTuple):
 def version_text(program: str, seconds: float = SECONDS) -> str:
     """What `program --version` prints (its first BYTES), run with nothing of our environment and for `seconds` at most.
 
-    Raises OSError if it can't be run, ValueError if it does not end well in time.
+    Raises OSError if it can't be run, ValueError if another user could change it or it does not end well in time.
     """
     from ..system import processes  # here, as most runs ask no program
+    from ..system import programs as trusted
 
+    try:
+        trusted.check(program)  # PATH of sudo may have a user's own directory
+    except CdiError as error:
+        raise ValueError(str(error).rstrip(".")) from None
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
     try:
         # A program that prints on and on has answered.

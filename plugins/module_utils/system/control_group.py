@@ -81,7 +81,7 @@ def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
 
     Any user can give a group such a name below their own manager, and a container below its own group: neither counts.
     A service that root started for a user with `Delegate=` can do so, too, and counts: a claim that is kept for too
-    long is better than a device that two containers have.
+    long is better than a device that two containers have. Raises OSError where a process can't be looked at.
     """
     wanted = {id_: id_.encode("ascii") for id_ in ids if re.match(ID, id_)}
     found: set[str] = set()
@@ -89,15 +89,10 @@ def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
         if not name.isdigit():
             continue
         try:
-            file = os.open(f"{proc}/{name}/cgroup", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+            with open(f"{proc}/{name}/cgroup", "rb", 0) as file:
+                content = file.read(LONGEST)
+        except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
-        try:
-            content = os.read(file, LONGEST)
-        except OSError:
-            continue
-        finally:
-            os.close(file)
         if any(digits in content for digits in wanted.values()):  # not so conmon's own group, which has the id, too
             group = parse(content.decode("utf-8", "surrogateescape"))
             if not _named_by_another(group):

@@ -81,7 +81,10 @@ def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
         from ...system import control_group  # a new claim has no users
 
         # crun runs no hook when it restores a container from a checkpoint: the mark is that of an ended process.
-        restored = control_group.running_containers(ended)
+        try:
+            restored = control_group.running_containers(ended)
+        except OSError as error:
+            raise documents.failed("read", "/proc", error) from None
     return tuple(ClaimUser(name, runs[name] or name in restored) for name in names)
 
 

@@ -171,6 +171,17 @@ class TestDetect:
         assert len(found.warnings) == 1 and found.warnings[0].startswith(f"{path}: can't tell its version: ")
         assert says in found.warnings[0]
 
+    @pytest.mark.parametrize("changed", ["podman", "."])
+    def test_a_program_that_another_user_can_change_is_not_run(self, programs, changed):
+        """A user's directory in PATH would be run as root, and none of its programs need be the first of its name."""
+        good = programs.prints("podman", "podman version 5.4.2")
+        bad = programs.add("podman", f"#!/bin/sh\ntouch {programs.root}/ran\n", where="later")
+        (programs.root / "later" / changed).chmod(0o777)
+        found = detect.detect(str(programs.root / "later"))
+        assert ([engine.path for engine in found.runtimes], found.unknown) == ([good], (bad,))
+        assert found.warnings[0].startswith(f"{bad}: can't tell its version: ")
+        assert not (programs.root / "ran").exists()
+
     def test_it_gets_none_of_our_environment(self, programs, monkeypatch):
         monkeypatch.setenv("FLEET_SECRET", "1")
         monkeypatch.setenv("CONTAINER_HOST", "tcp://elsewhere")

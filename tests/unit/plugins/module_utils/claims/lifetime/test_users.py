@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users im
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group
 from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import device_scope
 
@@ -121,6 +122,19 @@ def test_a_container_that_was_restored_without_a_hook_runs(state, start, monkeyp
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cgroup").write_text(f"0::/{group}\n")
     assert read_users(state, CLAIM) == (ClaimUser(RESTORED, runs),)
+
+
+def test_what_cannot_be_looked_at_is_no_container_that_has_ended(state, start, monkeypatch, tmp_path):
+    process = start(RESTORED)
+    process.kill()
+    process.wait()
+    real = control_group.running_containers
+    monkeypatch.setattr(control_group, "running_containers", lambda ids: real(ids, str(tmp_path)))
+    (tmp_path / "7").mkdir()  # a process that has ended
+    assert read_users(state, CLAIM) == (ClaimUser(RESTORED, False),)
+    (tmp_path / "7/cgroup").symlink_to("cgroup")  # any other error
+    with pytest.raises(CdiError, match="/proc: can't read it: Too many levels of symbolic links"):
+        read_users(state, CLAIM)
 
 
 def test_the_number_of_a_process_of_before_the_reboot(state):
