@@ -169,8 +169,9 @@ def json_schema() -> dict[str, Any]:
 def survey() -> dict[str, Any]:
     """Return the survey of a job template of AWX: the variables that a person fills in for one run.
 
-    An answer overrides the variables of the inventory, and so does a default that would be a valid answer. So only texts
-    have a default here, for which an empty one is valid too: they are the variables of plays, which no inventory sets.
+    An answer overrides the variables of the inventory, and so does a default that would be a valid answer. So only
+    texts have a default here, for which an empty one is valid too: they are the variables of plays, which no inventory
+    sets.
     """
     asked = {name: one for name, one in settings.all_variables().items() if "survey" in one.texts}
     return {
