@@ -22,7 +22,7 @@ TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"^[^\0]*" 
 ABSOLUTE: dict[str, Any] = {"type": "string", "pattern": rf"^/[^\n\0]*{END}", "description": "an absolute path"}
 PATH: dict[str, Any] = {
     "type": "string",
-    "pattern": rf"^(/|(/(?!\.{{1,2}}(/|{END}))[^/\0]+)+){END}",
+    "pattern": rf"^(/|(/(?!\.{{1,2}}(/|{END}))[^/\n\0]+)+){END}",
     "description": "an absolute path without '..', double or trailing slashes",
 }
 COMMAND: dict[str, Any] = {

@@ -22,7 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import set
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host.host_setting import HostSetting
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.schema import END, PATH, Schema, shown
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import END, Schema, shown
 
 COLLECTION = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROLES = ("cdi_host", "cdi_device_plugin", "cdi_runtime_hooks")
@@ -32,9 +32,6 @@ RESOURCES = "cdi_device_plugin_resources"
 
 TRUE = (*host_tables.YES, "1", "1.0", "y", "t")  # what the role's argument spec takes for true
 WORDS = [form for word in (*host_tables.YES, *host_tables.NO) for form in (word, word.title(), word.upper())]
-
-# The configuration of the device plugin takes no other paths.
-PLAIN_PATHS = {f"cdi_device_plugin_{name}" for name in ("spec_dir", "state_dir", "device_list")}
 
 # What module cdi_host takes from the variables of each role.
 TAKEN = {"cdi_host": host_tables.SETTINGS, "cdi_device_plugin": device_plugin_settings.DEVICE_PLUGIN}
@@ -78,8 +75,7 @@ def _schema_and_default(name: str, about: Mapping[str, Any]) -> tuple[Schema, An
     if new:
         return {**_schema_and_default(new, texts().variables[new])[0], "deprecated": True}, None
     if "same_as" in about:
-        schema, default = _schema_and_default(about["same_as"], {})
-        return (PATH if name in PLAIN_PATHS else schema), default
+        return _schema_and_default(about["same_as"], {})
     if "schema" in about:
         return about["schema"], about["default"]
     role = next(role for role in TAKEN if name.startswith(f"{role}_"))

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, Optional
 
 from .. import directories, files
 from ..layout import USUAL
-from ..records import CdiError
+from ..records import CdiError, plain
+from ..schema import PATH
 from .guard import RELEASE
 from .host import Interpreter, Run
 from .launcher import FLEET_CDI
@@ -301,8 +302,8 @@ def _check_directories(prefix: str) -> None:
 
     Root runs the code in them. The result stays valid for the paths that the later steps use.
     """
-    if not os.path.isabs(prefix):
-        raise CdiError(f"prefix: found {prefix!r}; expected an absolute path")
+    if plain(prefix) != prefix:
+        raise CdiError(f"prefix: found {prefix!r}; expected {PATH['description']}")
     for path in [prefix, *(os.path.join(prefix, name) for name in ("bin", "lib"))]:
         try:
             if path != prefix and os.path.islink(path):

@@ -109,10 +109,10 @@ ON_HELD = {"enum": ["keep", "fail", "drop"]}
 
 SETTINGS: dict[str, HostSetting] = {
     "devices": HostSetting(OBJECT, {}),
-    "spec_dir": HostSetting(ABSOLUTE, USUAL.spec_dir),
-    "state_dir": HostSetting(ABSOLUTE, USUAL.state_dir),
-    "device_list": HostSetting(ABSOLUTE, USUAL.inventory),
-    "prefix": HostSetting(ABSOLUTE, USUAL.prefix),
+    "spec_dir": HostSetting(PATH, USUAL.spec_dir),
+    "state_dir": HostSetting(PATH, USUAL.state_dir),
+    "device_list": HostSetting(PATH, USUAL.inventory),
+    "prefix": HostSetting(PATH, USUAL.prefix),
     "distributions": HostSetting(DISTRIBUTIONS, {}),
     "python": HostSetting(ABSOLUTE, "/usr/bin/python3"),
     "command_link": HostSetting(BOOL, True),

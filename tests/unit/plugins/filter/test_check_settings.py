@@ -96,12 +96,12 @@ def test_each_distinct_document_is_checked_once(monkeypatch: pytest.MonkeyPatch)
     checked: list[Any] = []
     real = findings.check_unit
     monkeypatch.setattr(findings, "check_unit", lambda unit, values: checked.append(values) or real(unit, values))
-    hosts = {f"n{number:03}": {"cdi_host_prefix": "x" if number % 2 else "/opt/cdi"} for number in range(100)}
+    hosts = {f"n{number:03}": {"cdi_host_python": "x" if number % 2 else "/usr/bin/python3"} for number in range(100)}
     (only,) = check_settings(hosts, list(hosts))
     assert len(checked) == 2
     assert (
         only
-        == "cdi_host_prefix: found 'x' (a text); expected an absolute path (50 hosts: n001, n003, n005 and 47 more) "
+        == "cdi_host_python: found 'x' (a text); expected an absolute path (50 hosts: n001, n003, n005 and 47 more) "
         "[FC1011]"
     )
 

@@ -94,9 +94,11 @@ def test_launcher_that_became_something_else_is_written_anew(target, make):
     assert target.says() == release.id and not target.install(release).changed
 
 
-def test_relative_prefix_is_refused(target):
-    target.prefix = "opt/cdi"
-    with pytest.raises(CdiError, match="^prefix: found 'opt/cdi'; expected an absolute path"):
+@pytest.mark.parametrize("form", ["opt/cdi", "{}/", "/{}", "{}/../cdi"])
+def test_prefix_that_is_not_absolute_or_not_in_its_shortest_form_is_refused(target, form):
+    """Its own record of directories counted as damaged otherwise."""
+    target.prefix = form.format(target.prefix)
+    with pytest.raises(CdiError, match=f"^prefix: found '{target.prefix}'; expected an absolute path without '..'"):
         target.install(target.release())
 
 

@@ -40,6 +40,7 @@ def test_text_counts_as_what_it_means(given: dict[str, Any], name: str, value: A
         ({"refesh": True}, "settings: refesh: found the unknown option 'refesh'; expected one of "),
         ({"refresh": 5}, "settings: refresh: found 5 (a whole number); expected true or false"),
         ({"spec_dir": "cdi"}, "settings: spec_dir: found 'cdi' (a text); expected an absolute path"),
+        ({"prefix": "/opt/cdi/"}, "settings: prefix: found '/opt/cdi/' (a text); expected an absolute path"),
         ({"runtime_settings": {"docker": {"state": "off"}}}, "settings: runtime_settings.docker.state: found 'off'"),
         ({"device_plugin": True}, "settings: device_plugin: found True (a boolean); expected a mapping"),
         ({"device_plugin": {"grace": "x"}}, "settings: device_plugin: grace: found 'x' (a text); expected a whole"),
