@@ -16,9 +16,9 @@ from ..layout import SPEC_DIRS, Layout
 from ..protocol import errors, messages
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import Config
+from ..protocol.plugin_args import PluginArgs
 from ..protocol.pools import pool_path
 from . import devices
-from .args import PluginArgs
 
 PATIENCE = 10.0  # seconds to wait for the whole configuration
 

@@ -17,10 +17,10 @@ from ..layout import Layout
 from ..protocol import errors, messages
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import shown
+from ..protocol.plugin_args import settings
 from ..protocol.pools import chain, check_callers
 from ..protocol.versions import VERSIONS
 from . import devices
-from .args import settings
 from .call import Answer, Call, read_config
 
 

@@ -14,9 +14,9 @@ from ..allocation.ledger.ledger import Ledger
 from ..discovery.inventory import Inventory
 from ..protocol import errors
 from ..protocol.errors import ProtocolError
+from ..protocol.plugin_args import Picked
 from ..records import Device
 from . import chain, devices
-from .args import Picked
 from .call import Call
 
 

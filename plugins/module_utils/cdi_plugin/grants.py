@@ -22,13 +22,13 @@ from ..discovery import device_lookup, inventory
 from ..discovery.inventory import Inventory
 from ..layout import Layout
 from ..protocol.configurations import DIRECTORY, find
+from ..protocol.plugin_args import settings
 from ..protocol.pools import pool_path
 from ..records import NODE, CdiError, Device, Node, items
 from ..spec.names import split_kind
 from ..system import openers
 from ..system.occupied import Occupied, numbers, occupied, own_nodes
 from . import chain
-from .args import settings
 from .call import Call
 from .valid_requests import ValidRequests, parse, stamp
 

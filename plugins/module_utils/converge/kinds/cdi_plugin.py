@@ -19,6 +19,7 @@ from ...discovery import entry_options as entries
 from ...layout import Layout
 from ...manifest import Manifest
 from ...protocol import grammar, messages, pools
+from ...protocol.plugin_args import settings
 from ...records import CdiError
 from ...release import guard
 from .. import module_diff
@@ -212,8 +213,11 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check:
         content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")
         config = messages.config(messages.load(content))
         chain = pools.chain(config)
+        own = [settings(one) for one in chain if one.plugin in pools.PROFILES]
     except messages.ProtocolError as error:
         raise CdiError(f"configuration: {error.details}") from None
+    if any(one.picked for one in own):
+        raise CdiError("configuration: args.picked: is what a plugin that delegates passes; leave it out")
     for one in chain:
         previewed = check and one.plugin in pools.PROFILES
         if not previewed and not os.access(os.path.join(bin_dir, one.plugin), os.X_OK):

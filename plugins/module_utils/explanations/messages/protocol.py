@@ -74,6 +74,7 @@ EXPLANATIONS = (
             "config: 'args' is *; expected a struct",
             "config: * is *; expected text",
             "config: args has * and *, which mean the same",
+            "args.picked: is what a plugin that delegates passes; leave it out",
             "expected the name of a plugin, without a path",
             "The configuration is there, and its executable can grant nothing until that is put right",
             "The configuration would be there, and its executable can grant nothing until that is put right",

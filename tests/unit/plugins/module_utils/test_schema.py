@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils import schema
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import args
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit, refresh_service
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import plugin_args
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils import findings
 
@@ -27,7 +27,7 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils import findings
 TABLES: dict[str, Any] = {
     **{f"an entry of profile {name}": entry_options.entry_schema(name) for name in entry_options.PROFILES},
     "the device plugin": configuration.SCHEMA,
-    "what args tell an executable": args.table(),
+    "what args tell an executable": plugin_args.table(),
     "module refresh_service": refresh_service.OPTIONS,
     "spec_dirs of a runtime": container_runtime.SPEC_DIRS,
     "capabilities of the device plugin": device_plugin_unit.CAPABILITIES,

@@ -125,6 +125,11 @@ def test_a_foreign_file_stays(host):
         ({"args": {"delegate": {"plugin": "generic-tty"}}}, "no loop"),
         ({"plugin": "rule", "args": {"profile": "gpu"}}, "unknown profile 'gpu'"),
         ({"plugin": "rule", "args": {}}, "match"),
+        ({"args": {"owner": "me"}}, "args.owner: found 'me' (a text); expected one of claims, kubernetes, external"),
+        ({"args": {"shared": "yes"}}, "args.shared: found 'yes'"),
+        ({"args": {"setup": "/bin/true"}}, "args.setup: found '/bin/true'"),
+        ({"args": {"delegate": {"plugin": "rule", "args": {"time_limit": 0}}}}, "args.time_limit: found 0"),
+        ({"args": {"picked": {"plugin": "rule", "devices": ["tty1"]}}}, "args.picked: is what a plugin that delegates"),
     ],
 )
 def test_what_the_executable_would_refuse_is_not_written(host, change, words):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the executable's own settings from `args` of a configuration; the other args describe the devices.
 
-protocol/pools.py (OWN) has the names, docs/executables.md explains them.
+pools.py (OWN) has the names, docs/executables.md explains them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from ..protocol import errors, grammar
-from ..protocol.errors import ProtocolError
-from ..protocol.messages import Config, shown
-from ..protocol.pools import OWN
 from ..records import OCCUPIED, CdiError
+from . import errors, grammar
+from .errors import ProtocolError
+from .messages import Config, shown
+from .pools import OWN
 
 OWNERS = ("claims", "kubernetes", "external")  # the first is the default
 TIME_LIMIT = 30.0  # seconds, for each command that is run
