@@ -93,6 +93,15 @@ def _device_name(holds: Callable[[str], bool], what: str) -> Callable[[dict[str,
     )
 
 
+def _root_class(spec: dict[str, Any]) -> Optional[tuple[str, str]]:
+    """What finds the first use of the root class of resctrl."""
+    holders = [("", spec), *((f"/devices/{index}", device) for index, device in enumerate(spec["devices"]))]
+    for pointer, holder in holders:
+        if ((holder.get("containerEdits") or {}).get("intelRdt") or {}).get("closID") == "/":
+            return f"{pointer}/containerEdits/intelRdt/closID", "'/', which is the root class"
+    return None
+
+
 NAMES = (
     NameRow(
         "0.5.0",
@@ -110,6 +119,7 @@ NAMES = (
         lambda spec: ("/kind", f"{spec['kind']!r}, a class with a dot") if "." in spec["kind"].split("/")[1] else None,
         "Choose a kind whose class has no dot",
     ),
+    NameRow("1.1.0", _root_class, "Name another class, or leave intelRdt out"),
 )
 
 
@@ -131,14 +141,14 @@ def fit(spec: dict[str, Any], readers: Sequence[SpecReader], on_unsupported: str
     """
     readers = [reader for reader in readers if reader.reads]
     problems: list[str] = []
+    gaps: list[Gap] = []
+    fitted = _fit(spec, model.SPEC, "", readers, gaps)
     for row in NAMES:
-        found, lacking = row.found(spec), _unable(readers, row.since)
+        found, lacking = row.found(fitted), _unable(readers, row.since)
         if found and lacking:
             problems.append(
                 f"{found[0]}: found {found[1]}: new in CDI {row.since}, and so none for {lacking}. {row.advice}"
             )
-    gaps: list[Gap] = []
-    fitted = _fit(spec, model.SPEC, "", readers, gaps)
     problems += _told(gaps, False, "it can't be left out")
     dropped = _told(gaps, True, "it is left out" if on_unsupported == DROP else "on_unsupported=drop leaves it out")
     emptied = _emptied(fitted["devices"])
