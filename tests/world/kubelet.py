@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oracle import Broken
-from pods import Pod, unit_name
+from oracle import Broken, unit_name
+from pods import Pod
 from programs import LONGEST, RESOURCE, DevicePlugin
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse

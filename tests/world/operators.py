@@ -14,8 +14,7 @@ from containers import Container
 from host import device_id
 from jobs import Job
 from kernel import Outcome
-from oracle import Broken
-from pods import unit_name
+from oracle import Broken, unit_name
 from programs import RESOURCE
 from slurm_jobs import SlurmJob
 

@@ -23,6 +23,7 @@ class Books:
         self.held: dict[str, dict[int, str]] = {}  # caller -> slot -> serial
         self.unsure: dict[str, int] = {}  # caller -> cards that it may hold
         self.since: dict[str, float] = {}  # caller -> time of its grant, in seconds of the world
+        self.places: dict[str, set[int]] = {}  # caller, also an unsure one -> slots in which its cards were
 
     def grant(self, who: str, cards: Mapping[int, str], now: float) -> None:
         """Note a grant. Raises Broken if someone else surely has one of the cards."""
@@ -31,12 +32,14 @@ class Books:
             if other != who and both:
                 raise Broken(f"granted twice: slot {both[0]} was granted to {who}, and {other} has it")
         self.held[who] = dict(cards)
+        self.places[who] = set(cards)
         self.since.setdefault(who, now)
         self.unsure.pop(who, None)
 
-    def doubt(self, who: str, amount: int = 0, now: float = 0.0) -> None:
-        """A disturbed call leaves open what `who` has: at most `amount`, or what it had."""
+    def doubt(self, who: str, amount: int = 0, now: float = 0.0, slots: Iterable[int] = ()) -> None:
+        """A disturbed call leaves open what `who` has: at most `amount`, or what it had. `slots`: where, if known."""
         had = len(self.held.pop(who, ()))
+        self.places.setdefault(who, set()).update(slots)
         self.unsure[who] = max(amount, had, self.unsure.get(who, 0))
         self.since.setdefault(who, now)
 
@@ -45,14 +48,21 @@ class Books:
         self.held.pop(who, None)
         self.unsure.pop(who, None)
         self.since.pop(who, None)
+        self.places.pop(who, None)
 
     def taken(self) -> set[int]:
         """Return the slots that surely are someone's."""
         return {slot for cards in self.held.values() for slot in cards}
 
-    def free_for_sure(self, usable: Collection[int]) -> int:
-        """Return how many of the usable slots must be free."""
-        return len(set(usable) - self.taken()) - sum(self.unsure.values())
+    def free_for_sure(self, usable: Mapping[int, str]) -> int:
+        """Return how many of the usable cards (slot -> serial) must be free."""
+        return len(usable.keys() - self.taken() - self.moved(usable)) - sum(self.unsure.values())
+
+    def moved(self, usable: Mapping[int, str]) -> set[int]:
+        """Return the slots of moved cards that are units of pods: their holds have both slots until the pods end."""
+        names = {slot: unit_name(serial) for slot, serial in usable.items()}
+        held = self.held.keys() | self.unsure.keys()
+        return {slot for slot, name in names.items() if name in held and slot not in self.places[name]}
 
     def check_ledger(self, stored: Mapping[str, Collection[int]]) -> None:
         """Compare with what the ledger has: caller -> slots. Raises Broken for a lost grant, and for a stray one."""
@@ -64,7 +74,12 @@ class Books:
             raise Broken(f"device lost: the ledger holds slots {sorted(stored[who])} for {who}, who gave them back")
 
 
-def check_refused(books: Books, who: str, amount: int, usable: Collection[int], why: str) -> None:
+def unit_name(unit: str) -> str:
+    """Return the name in the books of who has a unit: the kubelet, whichever pod that is for."""
+    return f"unit {unit}"
+
+
+def check_refused(books: Books, who: str, amount: int, usable: Mapping[int, str], why: str) -> None:
     """A request was refused. Raises Broken if enough was free."""
     free = books.free_for_sure(usable)
     if amount <= free:

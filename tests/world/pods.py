@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from caller import Caller
-from oracle import Broken
+from oracle import Broken, unit_name
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed
 
@@ -44,7 +44,8 @@ class Pod(Caller):
             self.world.kubelet.restart_plugin()
         if not outcome.is_clean and not outcome.value:
             for unit in chosen:  # the kubelet may give these units to the next pod
-                self.books.doubt(unit_name(unit.id), 1, self.world.kernel.ever)
+                slot = self.world.kubelet.slot_of_unit(unit)
+                self.books.doubt(unit_name(unit.id), 1, self.world.kernel.ever, [slot])
             return "in doubt"
         slots = [self.world.kubelet.slot_of_unit(unit) for unit in chosen]
         if outcome.error:
@@ -79,8 +80,3 @@ class Pod(Caller):
     def crash(self) -> None:
         """The API server gives the pod to another node meanwhile."""
         self.end()
-
-
-def unit_name(unit: str) -> str:
-    """Return the name in the books of who has a unit: the kubelet, whichever pod that is for."""
-    return f"unit {unit}"

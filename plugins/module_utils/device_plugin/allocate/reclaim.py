@@ -83,7 +83,6 @@ class Reclaimer:
         offered = {resource.name: resource for resource in resources}
         used = {(name, unit_id(one)) for name, one in in_use.devices} if in_use else set()
         found = list(pod_holds.holds(self._ledger.grants())) if os.path.lexists(self._ledger.path) else []
-        events = self._adopt(offered.values(), used, found)
         listed = {part.token for key, part in found if part.token in self._listed or key[1:] in used}
         missed: dict[tuple[str, str], float] = {}
         due: dict[str, list[tuple[Key, GrantPart]]] = {}
@@ -100,6 +99,8 @@ class Reclaimer:
                 sure = told and in_use.pods and key.plugin in offered
                 if now - since >= self._grace * (1 if sure else LONG):
                     due.setdefault(key.plugin, []).append((key, part))
+        ending = {key for these in due.values() for key, _part in these}
+        events = self._adopt(offered.values(), used, found, ending)
         if starts == self._starts:
             self._missed, self._listed = missed, listed
             for name, these in due.items():
@@ -107,16 +108,21 @@ class Reclaimer:
         return events
 
     def _adopt(
-        self, resources: Iterable[Resource], used: Collection[tuple[str, str]], found: Sequence[tuple[Key, GrantPart]]
+        self,
+        resources: Iterable[Resource],
+        used: Collection[tuple[str, str]],
+        found: Sequence[tuple[Key, GrantPart]],
+        ending: Collection[Key],
     ) -> list[HoldEvent]:
-        """Hold all hardware of the units in use that have no complete hold yet."""
+        """Hold all hardware of the units that have no complete hold yet, unless theirs is `ending` now."""
         held = dict(found)
         events = []
         clashes = set()
         for resource in resources:
             for unit in resource.units:
-                part = held.get(unit_key(resource.name, unit.id))
-                if not self._to_adopt(resource, unit, part, (resource.name, unit.id) in used):
+                key = unit_key(resource.name, unit.id)
+                part = held.get(key)
+                if key in ending or not self._to_adopt(resource, unit, part, (resource.name, unit.id) in used):
                     continue
                 settings = resource.settings
                 set_up = not settings.setup or (part is None and not settings.pre_start)

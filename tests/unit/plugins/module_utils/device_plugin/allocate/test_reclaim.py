@@ -44,6 +44,12 @@ class Scene:
         self.host.allocate(*ids)
         assert self.look(*ids, after=0.0) == []
 
+    def learn(self, id_):
+        """The inventory knows the first device by this id now."""
+        first, *others = self.host.resource.units
+        known = first._replace(device=first.device._replace(id=id_, nodes=(Node("/dev/gpu0", "c", 1, 3),)))
+        self.host.resource = self.host.resource._replace(units=(known, *others))
+
     def until_released(self, *in_use, limit=40, **more):
         """How many looks of ten seconds it takes until something happens, and what that is."""
         for number in range(1, limit):
@@ -221,12 +227,18 @@ class TestAdopt:
         scene.host.allocate("0")
         shown = ("0",) if listed else ()
         assert scene.look(*shown) == []
-        first, *others = scene.host.resource.units
-        known = first._replace(device=first.device._replace(id="pci:0", nodes=(Node("/dev/gpu0", "c", 1, 3),)))
-        scene.host.resource = scene.host.resource._replace(units=(known, *others))
+        scene.learn("pci:0")
         assert scene.look(*shown) == [HoldEvent("adopted", NAME, "0")]
         assert set(scene.host.part("0").holds[0].locks()) == {"node:/dev/gpu0", "pci:0"}
         assert scene.look(*shown) == []
+
+    def test_no_device_for_a_hold_that_is_due(self, scene):
+        """As when the card of a pod that has ended is in another slot now."""
+        scene.run("0")
+        assert [scene.look() for _time in range(3)] == [[], [], []]
+        scene.learn("pci:0")
+        assert scene.look() == released("0")
+        assert scene.host.state_of("0") == "free"
 
     def test_a_replica(self, tmp_path):
         scene = Scene(Host(tmp_path, 2, replicas=2))
