@@ -138,7 +138,6 @@ class Fleet:
             "ANSIBLE_REMOTE_TEMP": str(temporary / "remote"),
             "ANSIBLE_STDOUT_CALLBACK": "fleet.cdi.progress",
             "ANSIBLE_NOCOLOR": "1",
-            "PWD": str(self.directory),
         }
 
 

@@ -50,7 +50,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="provisions this machi
 def play(tmp_path):
     """Run a playbook of the collection: play(name, options) -> (exit status, output)."""
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(INVENTORY))
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath"), "PWD": str(tmp_path)}
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath")}
+    environment.pop("PWD", None)  # a unit of systemd has none, and whoever starts a program may not have set it anew
 
     def run(name, *options):
         command = [str(PLAYBOOK), "-i", "hosts.yml", f"fleet.cdi.{name}", *options]
@@ -94,8 +95,9 @@ def test_report_and_verify(play, tmp_path):
     assert "spec-changed" in rules and "wanted-not-written" not in rules  # which follows from it
     assert [change[:2] + change[3:4] for change in report["changes"]] == [["state", "here", "fleet.cdi/memory=full"]]
 
-    status, out = play("verify", "--check")
+    (tmp_path / "verdicts").mkdir()
+    status, out = play("verify", "--check", "-e", "fleet_cdi_verify_dir=verdicts")
     assert status == 2 and "spec-changed" in out
-    here = json.loads((tmp_path / "verify.json").read_text())["hosts"]["here"]
+    here = json.loads((tmp_path / "verdicts/verify.json").read_text())["hosts"]["here"]
     assert here["verdict"] == "drift" and {one["rule"] for one in here["problems"]} >= {"spec-changed", "settings"}
     assert json.loads(SPEC.read_bytes()) == document  # nothing was changed
