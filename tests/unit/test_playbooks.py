@@ -14,6 +14,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report import host_answer
 
 FOLDER = Path(__file__).resolve().parents[2] / "playbooks"
@@ -46,6 +47,15 @@ def variables(playbook: str) -> set[str]:
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_a_spec_has_the_variables_that_its_playbook_reads(playbook: str) -> None:
     assert set(spec(playbook)) == variables(playbook)
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_a_spec_takes_no_type_that_the_check_of_the_settings_refuses(playbook: str) -> None:
+    known = {name: one.schema.get("type") for name, one in settings.all_variables().items()}
+    types = {
+        name: option["type"] for name, option in spec(playbook).items() if known.get(name) in ("integer", "boolean")
+    }
+    assert types == {name: {"integer": "int", "boolean": "bool"}[known[name]] for name in types}
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
