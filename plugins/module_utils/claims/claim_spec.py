@@ -115,9 +115,9 @@ def checked_spec(spec: dict[str, Any]) -> bytes:
     """Return the spec of a claim, with the lowest version for its fields. Raises CdiError if it would not be valid."""
     from ..spec.codec import encode, errors_in
     from ..spec.validate import validate
-    from ..spec.versions import minimum_version
+    from ..spec.versions import lowest_version
 
-    version = minimum_version(spec)
+    version = lowest_version(spec)
     if len(spec["devices"][0]["name"]) == 1 and version in OLDEST:
         version = "0.5.0"
     spec = {**spec, "cdiVersion": version}

@@ -58,7 +58,7 @@ def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, An
     if spec is not None:
         head["kind"] = spec["kind"]
         head["cdi_version"] = spec["cdiVersion"]
-        head["minimum_version"] = versions.minimum_version(spec)
+        head["minimum_version"] = versions.lowest_version(spec)
         head["names"] = [device["name"] for device in spec["devices"]]
     return {**head, "findings": [{**one._asdict(), "explanation": _explanation(one.rule)} for one in findings]}
 

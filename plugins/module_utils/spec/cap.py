@@ -94,12 +94,8 @@ def _device_name(holds: Callable[[str], bool], what: str) -> Callable[[dict[str,
 
 
 def _root_class(spec: dict[str, Any]) -> Optional[tuple[str, str]]:
-    """What finds the first use of the root class of resctrl."""
-    holders = [("", spec), *((f"/devices/{index}", device) for index, device in enumerate(spec["devices"]))]
-    for pointer, holder in holders:
-        if ((holder.get("containerEdits") or {}).get("intelRdt") or {}).get("closID") == "/":
-            return f"{pointer}/containerEdits/intelRdt/closID", "'/', which is the root class"
-    return None
+    pointer = versions.root_class(spec)
+    return (pointer, f"{versions.ROOT_CLASS!r}, which is the root class") if pointer else None
 
 
 NAMES = (
@@ -119,7 +115,7 @@ NAMES = (
         lambda spec: ("/kind", f"{spec['kind']!r}, a class with a dot") if "." in spec["kind"].split("/")[1] else None,
         "Choose a kind whose class has no dot",
     ),
-    NameRow("1.1.0", _root_class, "Name another class, or leave intelRdt out"),
+    NameRow(versions.ROOT_CLASS_SINCE, _root_class, "Name another class, or leave intelRdt out"),
 )
 
 
@@ -152,9 +148,9 @@ def fit(spec: dict[str, Any], readers: Sequence[SpecReader], on_unsupported: str
     problems += _told(gaps, False, "it can't be left out")
     dropped = _told(gaps, True, "it is left out" if on_unsupported == DROP else "on_unsupported=drop leaves it out")
     emptied = _emptied(fitted["devices"])
-    declared, lowest = spec["cdiVersion"].removeprefix("v"), versions.minimum_version(fitted)
+    declared, lowest = spec["cdiVersion"].removeprefix("v"), versions.lowest_version(fitted)
     too_new = _unable(readers, declared)
-    if too_new and declared != versions.minimum_version(spec):
+    if too_new and declared != versions.lowest_version(spec):
         dropped.append(f"/cdiVersion: found {declared}, too new for {too_new}; {lowest} is enough for the content")
     if problems or emptied or (dropped and on_unsupported == FAIL):
         raise CdiError(

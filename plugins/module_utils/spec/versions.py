@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, Optional
 
 from . import model
 
+ROOT_CLASS = "/"  # as closID; the libraries before this version refuse it
+ROOT_CLASS_SINCE = "1.1.0"
+
 
 class Use(NamedTuple):
     """A field that not every version has, where a spec uses it."""
@@ -35,6 +38,20 @@ def minimum_version(spec: dict[str, Any], used: Optional[Iterable[Use]] = None) 
     if "." in spec["kind"].partition("/")[2]:
         needed.add("0.6.0")
     return max(needed, key=model.VERSIONS.index)
+
+
+def lowest_version(spec: dict[str, Any]) -> str:
+    """The lowest version in which a well-formed `spec` is valid: `minimum_version`, but for the root class."""
+    return ROOT_CLASS_SINCE if root_class(spec) else minimum_version(spec)
+
+
+def root_class(spec: dict[str, Any]) -> str:
+    """The first use of the root class of resctrl in a well-formed spec, as a JSON pointer, or ""."""
+    holders = [("", spec), *((f"/devices/{index}", device) for index, device in enumerate(spec["devices"]))]
+    for pointer, holder in holders:
+        if ((holder.get("containerEdits") or {}).get("intelRdt") or {}).get("closID") == ROOT_CLASS:
+            return f"{pointer}/containerEdits/intelRdt/closID"
+    return ""
 
 
 def uses(value: dict[str, Any], table: model.FieldTable = model.SPEC, pointer: str = "") -> Iterator[Use]:

@@ -83,7 +83,7 @@ def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:
     if "cdiVersion" not in content and all(
         finding.rule in UNTIL or finding.severity == WARNING for finding in findings
     ):
-        spec["cdiVersion"] = versions.minimum_version(spec)
+        spec["cdiVersion"] = versions.lowest_version(spec)
         findings = validate(spec)
     wrong = [str(finding) for finding in findings if finding.rule not in TOLD]
     if wrong:

@@ -138,6 +138,16 @@ def test_the_lowest_version(specs):
     assert spec["cdiVersion"] == "0.5.0"  # its name starts with a digit
 
 
+def test_the_root_class_of_resctrl(tmp_path):
+    """It is valid from 1.1.0 on, and none of its fields is as new."""
+    edits = {"deviceNodes": nodes("/dev/gpu0"), "intelRdt": {"closID": "/"}}
+    spec = {"cdiVersion": "1.1.0", "kind": "vendor.com/gpu", "devices": [{"name": "0", "containerEdits": edits}]}
+    (tmp_path / "gpu.json").write_text(json.dumps(spec))
+    given = [Node("/dev/gpu0", "c", 1, 3)]
+    found = document(claim_spec("job", given, ("vendor.com/gpu=0",), registry.load([str(tmp_path)])))
+    assert (found["cdiVersion"], found["devices"][0]["containerEdits"]["intelRdt"]) == ("1.1.0", {"closID": "/"})
+
+
 def test_nothing_to_give_and_unknown_devices_are_refused(specs):
     with pytest.raises(CdiError, match="its spec would not be valid"):
         claim_spec("empty", (), (), specs[0])

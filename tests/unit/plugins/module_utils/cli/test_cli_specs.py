@@ -81,6 +81,8 @@ class TestValidate:
         )
         path = put("b.json", spec("x"))
         assert fleet_cdi("validate", path)[1] == f"valid: {path}: vendor.com/gpu, CDI 0.3.0, 1 device\n"
+        path = put("c.json", spec("x", version="1.1.0", intelRdt={"closID": "/"}))  # a lower one would not be valid
+        assert fleet_cdi("validate", path)[1] == f"valid: {path}: vendor.com/gpu, CDI 1.1.0, 1 device\n"
 
     def test_every_finding_has_a_line_and_one_bad_file_hides_no_other(self, fleet_cdi, put):
         bad, good = put("bad.json", spec("a b", "c", version="9")), put("good.json", spec("x"))

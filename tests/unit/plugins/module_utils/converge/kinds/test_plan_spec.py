@@ -165,6 +165,10 @@ class TestSpecOf:
         with pytest.raises(CdiError, match="field-until"):
             build_spec.complete(KIND, {**content, "cdiVersion": "1.1.0"})
 
+    def test_the_root_class_of_resctrl_gets_the_version_that_has_it(self):
+        content = {"devices": [{"name": "a", "containerEdits": {"intelRdt": {"closID": "/"}}}]}
+        assert build_spec.complete(KIND, content)["cdiVersion"] == "1.1.0"
+
 
 class Host:
     """A host with two spec directories, the first of lower priority, and a state directory."""
