@@ -41,8 +41,14 @@ def minimum_version(spec: dict[str, Any], used: Optional[Iterable[Use]] = None) 
 
 
 def lowest_version(spec: dict[str, Any]) -> str:
-    """The lowest version in which a well-formed `spec` is valid: `minimum_version`, but for the root class."""
-    return ROOT_CLASS_SINCE if root_class(spec) else minimum_version(spec)
+    """The lowest version in which a well-formed `spec` is valid.
+
+    The reference's `minimum_version` does not count the root class, nor empty fields that older libraries refuse.
+    """
+    old = model.VERSIONS.index(model.LAST_OF_OLD_LIBRARIES)
+    needed = {use.field.since for use in uses(spec) if model.VERSIONS.index(use.field.since) > old}
+    needed |= {minimum_version(spec), ROOT_CLASS_SINCE if root_class(spec) else model.VERSIONS[0]}
+    return max(needed, key=model.VERSIONS.index)
 
 
 def root_class(spec: dict[str, Any]) -> str:

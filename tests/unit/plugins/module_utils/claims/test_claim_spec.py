@@ -138,14 +138,15 @@ def test_the_lowest_version(specs):
     assert spec["cdiVersion"] == "0.5.0"  # its name starts with a digit
 
 
-def test_the_root_class_of_resctrl(tmp_path):
-    """It is valid from 1.1.0 on, and none of its fields is as new."""
-    edits = {"deviceNodes": nodes("/dev/gpu0"), "intelRdt": {"closID": "/"}}
+@pytest.mark.parametrize("rdt", [{"closID": "/"}, {"closID": "a", "enableMonitoring": False}])
+def test_what_needs_the_newest_version_and_the_library_does_not_count(tmp_path, rdt):
+    """The root class of resctrl, and an empty field that older libraries refuse."""
+    edits = {"deviceNodes": nodes("/dev/gpu0"), "intelRdt": rdt}
     spec = {"cdiVersion": "1.1.0", "kind": "vendor.com/gpu", "devices": [{"name": "0", "containerEdits": edits}]}
     (tmp_path / "gpu.json").write_text(json.dumps(spec))
     given = [Node("/dev/gpu0", "c", 1, 3)]
     found = document(claim_spec("job", given, ("vendor.com/gpu=0",), registry.load([str(tmp_path)])))
-    assert (found["cdiVersion"], found["devices"][0]["containerEdits"]["intelRdt"]) == ("1.1.0", {"closID": "/"})
+    assert (found["cdiVersion"], found["devices"][0]["containerEdits"]["intelRdt"]) == ("1.1.0", rdt)
 
 
 def test_nothing_to_give_and_unknown_devices_are_refused(specs):

@@ -165,8 +165,9 @@ class TestSpecOf:
         with pytest.raises(CdiError, match="field-until"):
             build_spec.complete(KIND, {**content, "cdiVersion": "1.1.0"})
 
-    def test_the_root_class_of_resctrl_gets_the_version_that_has_it(self):
-        content = {"devices": [{"name": "a", "containerEdits": {"intelRdt": {"closID": "/"}}}]}
+    @pytest.mark.parametrize("edits", [{"intelRdt": {"closID": "/"}}, {"env": ["A=1"], "netDevices": []}])
+    def test_what_only_the_newest_library_takes_gets_its_version(self, edits):
+        content = {"devices": [{"name": "a", "containerEdits": edits}]}
         assert build_spec.complete(KIND, content)["cdiVersion"] == "1.1.0"
 
 
