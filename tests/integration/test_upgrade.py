@@ -276,6 +276,14 @@ def test_wrong_settings_stop_it_before_the_first_host(fleet):
     assert "rolled_back" in said and fleet.worked() == []
 
 
+def test_a_file_of_tasks_that_is_missing_is_said_before_a_host_is_drained(fleet):
+    wrong = json.dumps({"fleet_cdi_upgrade_tasks": "/srv/drivr.yml", "fleet_cdi_upgrade_unchanged": True})
+    for options in (("--check",), ()):
+        said = fleet.upgrade("--limit", "gpu1", "-e", wrong, *options, status=2)
+        assert "fleet_cdi_upgrade_tasks: found /srv/drivr.yml; expected a file of the controller [FC1101]" in said, said
+        assert REASON not in fleet.out_of_service("gpu1").values()
+
+
 @pytest.fixture(scope="module")
 def kubernetes():
     """Variables of the environment with which Ansible finds kubernetes.core."""
