@@ -51,9 +51,13 @@ NAMED = 10  # devices that a short diff names, for each of what was added, remov
 def brief(part: dict[str, Any]) -> dict[str, Any]:
     """Shorten `part` to a line for each kind: "fleet.cdi/tty: + tty61, - tty60, ~ tty3: deviceNodes (PATH)".
 
-    Only parts about devices, of a spec or of an inventory, are shortened; the others are short.
+    Only parts about devices, of a spec or of an inventory, are shortened so, and the texts of programs that come or go
+    with a release; the others are short.
     """
     sides = [part.get(side) for side in ("before", "after")]
+    releases = [side for side in sides if isinstance(side, dict) and isinstance(side.get("launchers"), dict)]
+    if len(releases) == 2:
+        return {**part, "before": _counted(*releases), "after": _counted(*reversed(releases))}
     if not any(isinstance(side, dict) and isinstance(side.get("devices"), list) for side in sides):
         return part
     before, after = map(_by_kind, sides)
@@ -64,6 +68,15 @@ def brief(part: dict[str, Any]) -> dict[str, Any]:
         lines += [f"{kind}: {', '.join(changes)} ({path})"] if changes else []
     text = "\n".join(lines or [f"only how it is written ({path})"])
     return {"before_header": path, "after_header": path, "prepared": f"{text}\n"}
+
+
+def _counted(release: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a release with the number of lines of each program that the other state does not have."""
+    launchers = {
+        name: lines if name in other["launchers"] else f"lines: {len(lines)}"
+        for name, lines in release["launchers"].items()
+    }
+    return {**release, "launchers": launchers}
 
 
 def _by_kind(document: Any) -> dict[str, dict[str, Mapping[str, Any]]]:

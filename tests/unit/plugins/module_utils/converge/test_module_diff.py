@@ -83,3 +83,14 @@ def test_what_is_not_about_devices_stays_whole(part):
 def test_a_file_of_others_may_hold_anything():
     strange = {"kind": 5, "devices": ["x", {}, {"names": 5}, {"containerEdits": 1}, {"names": [], "id": None}]}
     assert "a.com/tty: + a (/etc/a)\n" in module_diff.brief(module_diff.diff("/etc/a", strange, spec("a")))["prepared"]
+
+
+def test_a_program_that_comes_or_goes_is_its_number_of_lines():
+    """Nobody reads the whole text of all programs of a first run to find the lines that matter."""
+    before = {"release": "a", "launchers": {"drm": ["one", "old"], "rule": ["one"]}}
+    after = {"release": "b", "launchers": {"drm": ["one", "new"], "sriov": ["one", "two"]}}
+    assert module_diff.brief({**HEADERS, "before": before, "after": after}) == {
+        **HEADERS,
+        "before": {"release": "a", "launchers": {"drm": ["one", "old"], "rule": "lines: 1"}},
+        "after": {"release": "b", "launchers": {"drm": ["one", "new"], "sriov": "lines: 2"}},
+    }
