@@ -19,9 +19,13 @@ from ...spec.items import Edits
 ACCESS = "rwm"  # of a node whose spec gives no permissions, as in a container
 
 # Variables that say where programs and libraries lie: their paths are those of a container. And they would decide which
-# code a process of root runs on the host.
-LEFT_OUT = {"PATH", "HOME", "IFS", "ENV", "BASH_ENV", "CDPATH", "SHELL", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS"}
-LEFT_OUT_PREFIXES = ("LD_", "GLIBC_", "GCONV_", "PYTHON", "PERL", "RUBY", "BASH_FUNC_", "FLEET_CDI_")
+# code a process of root runs on the host. The usual ones: no list has those of all programs.
+LEFT_OUT = {
+    *("PATH", "HOME", "IFS", "ENV", "BASH_ENV", "CDPATH", "SHELL"),
+    *("NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
+    *("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"),
+}
+LEFT_OUT_PREFIXES = ("LD_", "GLIBC_", "GCONV_", "OPENSSL_", "PYTHON", "PERL", "RUBY", "BASH_FUNC_", "FLEET_CDI_")
 
 
 class HostEdits(NamedTuple):
