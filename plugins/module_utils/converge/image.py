@@ -17,7 +17,13 @@ from ..records import CdiError
 # Modules that are otherwise imported late. Inside the image they can't be imported.
 CODECS = ("ascii", "idna", "latin_1", "utf_8_sig")
 LATER = (*(f"encodings.{name}" for name in CODECS), "difflib", "hashlib", "reprlib", "sqlite3", "subprocess", "time")
-OURS = ("allocation.ledger.ledger", "explanations.every", "spec.text.yaml_subset", "system.processes")
+OURS = (
+    "allocation.ledger.ledger",
+    "explanations.every",
+    "spec.text.yaml_subset",
+    "system.processes",
+    "system.programs",
+)
 THEIRS = ("yaml", "selinux")  # if the host has them
 
 
