@@ -51,7 +51,7 @@ def play(tmp_path):
     """Run a playbook of the collection: play(name, options) -> (exit status, output)."""
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(INVENTORY))
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath")}
-    environment.pop("PWD", None)  # a unit of systemd has none, and whoever starts a program may not have set it anew
+    environment.pop("PWD", None)  # as in a unit of systemd
 
     def run(name, *options):
         command = [str(PLAYBOOK), "-i", "hosts.yml", f"fleet.cdi.{name}", *options]

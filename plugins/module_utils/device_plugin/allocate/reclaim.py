@@ -5,7 +5,7 @@
 
 A hold is released when podresources has left its unit, with all replicas, out twice and for a grace period: a pod
 appears there only some time after Allocate. A unit in use without a hold is adopted. So is hardware of a held unit that
-the hold does not lock yet, because a later inventory told of it.
+the hold does not lock yet, because a later inventory told of it. A hold that is due gets nothing more.
 
 Without podresources nothing is released. Units that it has never listed get a longer grace period: after a restart a
 kubelet without its API server lists only static pods, or none, while all containers run on; and devices that only an

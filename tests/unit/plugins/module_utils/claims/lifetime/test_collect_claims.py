@@ -48,7 +48,7 @@ class TestCollect:
         assert claims.how.with_suffix(".held").read_text() == ""
 
     def test_an_add_that_outlives_its_killed_caller_is_undone(self, claims):
-        """The executable of a killed claim ends when it likes, so whoever undoes the claim waits for it."""
+        """The executable that a killed claim called may still run: gc waits for its end, then takes the claim back."""
         claims.behave("slow")
         child = os.fork()
         if not child:

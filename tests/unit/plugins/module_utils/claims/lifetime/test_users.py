@@ -103,7 +103,7 @@ USERS_OWN = "user.slice/user-1000.slice/user@1000.service"
         (f"docker/{RESTORED}", True),
         (f"system.slice/web.service/libpod-payload-{RESTORED}", True),  # podman run --cgroups=split, as quadlet's
         (f"user.slice/user-0.slice/user@0.service/app.slice/web.service/libpod-payload-{RESTORED}", True),
-        # Made by a user (systemd-run --user --scope), or in a container, to keep the claim of a container of root.
+        # Made by a user below their own manager, or in a container, to keep the claim of a container of root.
         (f"{USERS_OWN}/app.slice/libpod-{RESTORED}.scope", False),
         (f"{USERS_OWN}/{RESTORED}", False),
         (f"{USERS_OWN}/app.slice/web.service/libpod-payload-{RESTORED}", False),
