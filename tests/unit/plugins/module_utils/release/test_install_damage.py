@@ -77,20 +77,22 @@ def test_archive_can_not_write_elsewhere(target):
     assert not list(target.directory.rglob("evil.py"))
 
 
-def test_release_that_does_not_run_is_not_activated(target):
-    good, bad = target.release("1.0.0"), target.release("2.0.0", records="raise SystemExit('I am broken')\n")
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (
+            {"records": "raise SystemExit('I am broken')\n"},
+            r"--version failed \(exit status 1: I am broken\); release 2\.0\.0-",
+        ),
+        ({"extra": "match = case:\n"}, r"can't byte-compile the release.*extra\.py"),
+    ],
+    ids=["does not run", "does not compile"],
+)
+def test_broken_release_is_not_activated(target, fault, says):
+    good, bad = target.release("1.0.0"), target.release("2.0.0", **fault)
     target.install(good)
     before = target.tree()
-    with pytest.raises(CdiError, match=r"--version failed \(exit status 1: I am broken\); release 2\.0\.0-"):
-        target.install(bad)
-    assert target.tree() == before
-
-
-def test_release_that_does_not_compile_is_not_activated(target):
-    good, bad = target.release("1.0.0"), target.release("2.0.0", extra="match = case:\n")
-    target.install(good)
-    before = target.tree()
-    with pytest.raises(CdiError, match=r"can't byte-compile the release.*extra\.py"):
+    with pytest.raises(CdiError, match=says):
         target.install(bad)
     assert target.tree() == before
 
