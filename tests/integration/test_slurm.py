@@ -351,6 +351,7 @@ def test_a_job_wins_against_a_pod_and_nothing_has_to_be_put_right(kubelet):
     until(lambda: len(offered(kubelet)) == 4, "the kubelet does not know the consoles")
     job = running(submit("--gres=gpu:4"))
     until(lambda: claims().get(f"slurm-{job}"), "no granted claim")
+    until(lambda: not offered(kubelet), "the kubelet does not see them taken")
     sh(f"fleet-cdi claim del slurm-{job}")
     until(lambda: len(offered(kubelet)) == 4, "the kubelet does not see them free")
     with pytest.raises(Rejected, match="Slurm does not give up"):
