@@ -32,6 +32,11 @@ options:
     type: list
     elements: str
     required: true
+  prefix:
+    description:
+      - Check only variables whose names begin with it, for a playbook that does not read the others.
+    type: str
+    default: ""
 positional: _hosts
 """
 
@@ -94,21 +99,22 @@ class Group(NamedTuple):
     places: dict[str, None]  # file:line:column, in the order of the hosts
 
 
-def check_settings(hostvars: Any, hosts: Any) -> list[str]:
-    """Return the faults in the settings of `hosts`, each distinct fault once."""
+def check_settings(hostvars: Any, hosts: Any, prefix: str = "") -> list[str]:
+    """Return the faults in the settings of `hosts`, each distinct fault once; with `prefix`, of these variables alone."""
     reader, judge = Reader(), Judge()
     groups: dict[tuple[str, str], Group] = {}
     empty: list[str] = []
     for host in hosts:
         variables = hostvars[host]
-        values = {name: value for name, value in _raw(variables).items() if name.startswith(settings.PREFIXES)}
+        ours = {name: value for name, value in _raw(variables).items() if name.startswith(settings.PREFIXES)}
+        values = {name: value for name, value in ours.items() if name.startswith(prefix)}
         plain = {str(name): (name, value, reader.read(value, variables)) for name, value in values.items()}
         for unit in findings.units(tuple(plain)):
             for where, name, text in judge.faults([plain[name] for name in unit]):
                 group = groups.setdefault((name, text), Group([], {}))
                 group.hosts.append(host)
                 group.places[where] = None
-        if settings.offers_nothing({name: one.value for name, (_key, _value, one) in plain.items()}):
+        if not prefix and settings.offers_nothing({name: one.value for name, (_key, _value, one) in plain.items()}):
             empty.append(host)
     if empty:
         why = (

@@ -100,6 +100,15 @@ def test_a_run_that_is_killed_at_any_point_is_ended_by_the_next(fleet_of):
         assert paths(fleet.place(name)) == paths(fleet.place("whole")), name
 
 
+def test_skipped_tags_leave_nothing_out_of_a_verdict(provisioned):
+    fleet = provisioned("gpu-1", "gpu-2")
+    fleet.hosts["gpu-1"]["cdi_host_devices"] = {}
+    assert {name: one["verdict"] for name, one in verdicts(fleet, "--skip-tags", "specs").items()} == {
+        "gpu-1": "drift",
+        "gpu-2": "well",
+    }
+
+
 def test_two_runs_at_once(fleet_of):
     fleet = fleet_of("gpu-1", "gpu-2")
     runs = [fleet.start("fleet.cdi.provision") for _run in range(2)]

@@ -29,8 +29,10 @@ RUNS = yaml.safe_load(Path(__file__).with_name("check_settings_runs.yml").read_t
 INVENTORY = "[rack7]\n" + "".join(f"gpu{number:02} ansible_host=192.0.2.{number}\n" for number in range(1, 7))
 
 
-def provision(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run fleet.cdi.provision on the inventory in `folder`."""
+def run(folder: Path, playbook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook on INVENTORY, with all files in `folder`."""
+    (folder / "inventory").write_text(INVENTORY, encoding="utf-8")
+    (folder / "password").write_text("open sesame\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
     environment |= {
@@ -45,7 +47,7 @@ def provision(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
             "-i",
             str(folder / "inventory"),
             "-vvv",
-            "fleet.cdi.provision",
+            playbook,
             "--vault-password-file",
             "password",
             *arguments,
@@ -66,15 +68,13 @@ def said_after(text: str, mark: str) -> str:
 
 @pytest.mark.parametrize("case", RUNS, ids=lambda case: case["name"])
 def test_a_run_with_these_files_says(case: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "inventory").write_text(INVENTORY, encoding="utf-8")
-    (tmp_path / "password").write_text("open sesame\n", encoding="utf-8")
     for name, text in case.get("files", {}).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     faults = case.get("faults", [])
     # A run that goes on reaches no host, and does not wait for one.
     nowhere = ["-e", '{"ansible_ssh_common_args": "-o ProxyCommand=false"}']
-    done = provision(tmp_path, *case.get("arguments", []), *([] if faults else nowhere))
+    done = run(tmp_path, "fleet.cdi.provision", *case.get("arguments", []), *([] if faults else nowhere))
     assert "ok: [gpu" not in said_after(done.stdout, "PLAY [Provision the hosts]")
     said = done.stdout + done.stderr
     assert ("PLAY [Provision the hosts]" in said) == (not faults), said
@@ -90,6 +90,23 @@ def test_a_run_with_these_files_says(case: dict[str, Any], tmp_path: Path) -> No
     if faults:
         assert done.returncode == 2
         assert "192.0.2." not in said
+
+
+@pytest.mark.parametrize("playbook", ["remove", "report", "upgrade", "verify"])
+def test_each_playbook_knows_its_variables_before_it_contacts_a_host(tmp_path: Path, playbook: str) -> None:
+    """By a misspelt fleet_cdi_hosts, `remove` removed everything from all hosts."""
+    done = run(tmp_path, f"fleet.cdi.{playbook}", "-e", "fleet_cdi_hots=rack7")
+    assert (done.returncode, "192.0.2." in done.stdout) == (2, False)
+    assert (
+        "fleet_cdi_hots: found the unknown variable 'fleet_cdi_hots'; did you mean 'fleet_cdi_hosts'? "
+        "(6 hosts: gpu01, gpu02, gpu03 and 3 more)" in done.stdout
+    )
+
+
+def test_with_a_prefix_other_variables_can_not_stop_a_run() -> None:
+    hosts = {"h": {"cdi_host_forc": True, "fleet_cdi_seril": 1}}
+    (only,) = check_settings(hosts, ["h"], prefix="fleet_cdi_")
+    assert only.startswith("fleet_cdi_seril: found the unknown variable")
 
 
 def test_each_distinct_document_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
