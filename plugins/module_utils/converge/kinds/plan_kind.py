@@ -138,6 +138,16 @@ def of_each_kind(around: HostSpecs) -> Callable[[str], HostSpecs]:
     return seen_by
 
 
+def live_spec(around: HostSpecs, path: str) -> Optional[dict[str, Any]]:
+    """Return the spec in the file at `path`, None if there is none. Raises CdiError if the file can't be read now.
+
+    What is in use keeps its entry of this spec, so an unread file must not count as one without entries.
+    """
+    known = next((file for file in around.registry.specs if file.path == path), None)
+    file = known or registry.read_file(path)[0]
+    return file.spec if file else None
+
+
 def plan_kind(
     wanted: WantedKind,
     seen: FoundDevices,
@@ -222,7 +232,7 @@ def _offered(
         withdrawn=withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving, used_names=wanted.used_names
     )
     kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
-    live = next((file.spec for file in around.registry.specs if file.path == path), None)
+    live = live_spec(around, path) if kept.lost else None
     kept = find_replaced(kept, seen.found.devices, live, before.offered if before else {})
     return kept, _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
 

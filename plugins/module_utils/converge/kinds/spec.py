@@ -28,7 +28,7 @@ from .converge_kinds import FoundKinds, KindRequest, converge_kinds, discover_ki
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
-from .plan_kind import FoundDevices, KindPlan, WantedKind, known, of_each_kind, plan_kind
+from .plan_kind import FoundDevices, KindPlan, WantedKind, known, live_spec, of_each_kind, plan_kind
 
 
 class DevicesMissing(CdiError):
@@ -85,9 +85,7 @@ def converge_specs(
         wanted = request.wanted
         before = memory_of(manifest.kinds.get(wanted.kind))
         path = os.path.join(around.directory, names.file_name(wanted.kind))
-        ours = next(
-            (one.spec for one in request.around.registry.specs if one.path == path and manifest.owns(path)), None
-        )
+        ours = live_spec(request.around, path) if manifest.owns(path) else None
         asked = leaving.keep_held(wanted, request.seen, before, ours, on_held, ledger, find)
         if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
             asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))

@@ -6,8 +6,12 @@ device_plugin_service. Test files with another host have their own."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
+from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 
@@ -134,6 +138,21 @@ class Host:
         return {
             str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in self.root.rglob("*") if path.is_file()
         }
+
+    @contextmanager
+    def failing_read(self, number):
+        """Meanwhile this open of the spec for reading, counted from 1, fails. Gives a list of those so far."""
+        real, done = os.open, []
+
+        def fail_one(path, flags, *more, **at):
+            if path == self.spec_path.name and flags & (os.O_PATH | os.O_ACCMODE) == os.O_RDONLY:
+                done.append(path)
+                if len(done) == number:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(path, flags, *more, **at)
+
+        with mock.patch.object(os, "open", fail_one):
+            yield done
 
     def age(self, seconds):
         """Let what is gone be gone for so much longer."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import leaving, memory, spec_info
@@ -161,6 +163,17 @@ class TestOtherSettings:
         assert not run(ONLY_2, has(**web), requests=JOB).plan.changes
         host.held = {id_of(1)}
         assert host.refresh(grace=0).changed == ()
+
+    def test_a_read_of_the_spec_that_fails_once_takes_nothing_away(self, host, run):
+        host.insert(1, 2)
+        run(WIDE)
+        number, reads = 0, 1
+        while number < reads:
+            number += 1
+            with host.failing_read(number) as done, suppress(CdiError):
+                run(ONLY_2, has(web="0"))
+            assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}, f"read {number}"
+            reads = len(done)
 
     def test_nor_do_all_the_cards_behind_it_lose_their_names(self, host, run):
         host.insert(1, 2, 3, 4)

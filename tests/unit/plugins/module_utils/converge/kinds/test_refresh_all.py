@@ -161,6 +161,20 @@ class TestTrouble:
         assert any("was changed since fleet.cdi wrote it" in text for text in done.warnings)
         assert set(host.listed()) == {id_of(1), id_of(2)}
 
+    def test_a_read_of_the_spec_that_fails_once_costs_no_entry(self, host):
+        """World 500175: the entry of a granted card that was pulled out was not kept, and never came back."""
+        host.insert(1, 2)
+        host.refresh()
+        host.remove(1)
+        host.held.add(id_of(1))
+        number, reads = 0, 1
+        while number < reads:
+            number += 1
+            with host.failing_read(number) as done:
+                told = host.refresh().failed
+            assert host.spec() == {**CARD1, **CARD2}, f"read {number}: {told}"
+            reads = len(done)
+
     def test_a_damaged_manifest_is_an_error(self, host):
         files.replace(f"{host.places.state_dir}/manifest.json", b"{")
         with pytest.raises(CdiError, match="is damaged"):
