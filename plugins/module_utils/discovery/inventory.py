@@ -168,14 +168,15 @@ def _rest(document: dict[str, Any]) -> tuple[tuple[Kind, ...], tuple[Link, ...]]
 
 
 def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
-    """The inventory at `path`. Raises CdiError if it is missing, damaged, newer or of another boot.
+    """The inventory at `path`. Raises CdiError if it is missing, damaged, newer or of another boot, as CallFailed
+    if the system does not let us read it.
 
     `in_turns`: other threads get their turns meanwhile, which json alone gives them at the end.
     """
     try:
         content = documents.content(path, LARGEST)
     except CdiError as error:
-        raise CdiError(f"inventory {error}") from None
+        raise type(error)(f"inventory {error}") from None
     if content is None:
         raise CdiError(f"inventory {path}: does not exist; {AGAIN}")
     try:

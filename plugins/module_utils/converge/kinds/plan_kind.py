@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
-from ... import directories, files
+from ... import directories, documents, files
 from ...discovery import inventory
 from ...discovery.discover import Enricher, discover
 from ...discovery.inventory import Inventory
@@ -104,7 +104,7 @@ def discover_kind(
 def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix, path: str = "") -> HostSpecs:
     """Read the inventory of this boot, and the specs that count together with those in `directory`.
 
-    An inventory that can't be used counts as empty.
+    An inventory that can't be used counts as empty. Raises CdiError if it can't be read now.
     """
     usual = tuple(map(directories.resolved, USUAL.spec_dirs))
     named = USUAL.spec_dirs if directories.resolved(directory) in usual else (directory,)
@@ -112,6 +112,8 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
     listing = files.canonical(listing) if listing else ""
     try:
         there = inventory.read(listing, boot_id) if listing else Inventory(())
+    except documents.CallFailed:
+        raise
     except CdiError:  # missing, damaged or of another boot
         there = Inventory(())
     specs = registry.load(usual if directory in usual else (directory,))

@@ -140,12 +140,12 @@ class Host:
         }
 
     @contextmanager
-    def failing_read(self, number):
-        """Meanwhile this open of the spec for reading, counted from 1, fails. Gives a list of those so far."""
-        real, done = os.open, []
+    def failing_read(self, number, name=""):
+        """Meanwhile this open of the spec, or of `name`, for reading, counted from 1, fails. Gives a list of those."""
+        real, done, name = os.open, [], name or self.spec_path.name
 
         def fail_one(path, flags, *more, **at):
-            if path == self.spec_path.name and flags & (os.O_PATH | os.O_ACCMODE) == os.O_RDONLY:
+            if os.path.basename(path) == name and flags & os.O_ACCMODE == os.O_RDONLY:
                 done.append(path)
                 if len(done) == number:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -174,6 +175,22 @@ class TestOtherSettings:
                 run(ONLY_2, has(web="0"))
             assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}, f"read {number}"
             reads = len(done)
+            assert reads, "nothing was read"
+
+    def test_a_read_of_the_inventory_that_fails_once_drops_no_other_kind(self, host, run):
+        other = "vendor.com/other"
+        host.want(other, {"cards": {**ENTRIES["cards"], "kind": other}})
+        host.insert(1)
+        host.refresh()
+        number, reads = 0, 1
+        while number < reads:
+            number += 1
+            with host.failing_read(number, os.path.basename(host.places.inventory)) as done, suppress(CdiError):
+                run(ONLY_2 if number % 2 else WIDE)
+            kinds = {one.kind for one in inventory.read(host.places.inventory, "first").devices}
+            assert other in kinds, f"read {number}"
+            reads = len(done)
+            assert reads, "nothing was read"
 
     def test_nor_do_all_the_cards_behind_it_lose_their_names(self, host, run):
         host.insert(1, 2, 3, 4)

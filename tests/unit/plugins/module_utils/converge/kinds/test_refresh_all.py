@@ -174,6 +174,7 @@ class TestTrouble:
                 told = host.refresh().failed
             assert host.spec() == {**CARD1, **CARD2}, f"read {number}: {told}"
             reads = len(done)
+            assert reads, "nothing was read"
 
     def test_a_damaged_manifest_is_an_error(self, host):
         files.replace(f"{host.places.state_dir}/manifest.json", b"{")
