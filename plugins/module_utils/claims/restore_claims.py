@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from .. import files
+from .. import documents, files
 from ..discovery import inventory
 from ..layout import Layout
 from ..protocol.configurations import read
@@ -65,22 +65,28 @@ def _withdraw(
     """
     failed = []
     for claim in claims:
-        if claim.boot_id != boot_id or claim.state == ASKED or not _is_replaced(places, claim, ledger):
+        if claim.boot_id != boot_id or claim.state == ASKED:
             continue
         try:
-            with alone(places.state_dir, claim.id, caller):
-                files.remove(spec_path(places, claim.id))
+            if _is_replaced(places, claim, ledger):
+                with alone(places.state_dir, claim.id, caller):
+                    files.remove(spec_path(places, claim.id))
         except CdiError as error:
             failed.append(str(error))
     return failed
 
 
 def _is_replaced(places: Layout, claim: ClaimRecord, ledger: LedgerGrants) -> bool:
-    """Tell if a device of the claim is not usable while another device of its pool has a node of the claim."""
+    """Tell if a device of the claim is not usable while another device of its pool has a node of the claim.
+
+    Raises CdiError if that can't be read now.
+    """
     paths = {node.path for node in claim.nodes}
     for config, own in ledger.devices(claim):
         try:
             pool = inventory.read(pool_path(places.inventory, config.type, config.plugin, config.args), claim.boot_id)
+        except documents.CallFailed:
+            raise
         except CdiError:  # missing, damaged or of another boot
             continue
         usable = {device.id: {node.path for node in device.nodes} for device in pool.devices if device.health.is_usable}

@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims im
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.builders import program
+from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT
 
@@ -95,6 +96,17 @@ class TestRestore:
         claims.swap("0000:05:00.0", "0000:01:00.0")
         assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
         assert (claims.spec("one"), claims.stored("one").nodes) == before
+
+    def test_a_pool_that_can_not_be_read_now_is_told(self, claims):
+        """Else the spec of a claim could lead to another card until the next refresh, and nobody knew."""
+        claims.add("one", "gpu:1")
+        claims.swap("0000:01:00.0", "0000:05:00.0")
+        (pool,) = Path(f"{os.path.splitext(claims.places.inventory)[0]}.d").iterdir()
+        with failing_read(pool.name) as done:
+            assert restore_claims(claims.places, claims.caller, BOOT).failed
+        assert done
+        restore_claims(claims.places, claims.caller, BOOT)
+        assert claims.spec("one") is None
 
     def test_a_grant_that_the_ledger_lost_is_not_made_anew(self, claims):
         claims.add("one", "gpu:1")

@@ -6,12 +6,8 @@ device_plugin_service. Test files with another host have their own."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shutil
-from contextlib import contextmanager
-from unittest import mock
 
 import pytest
 
@@ -138,21 +134,6 @@ class Host:
         return {
             str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in self.root.rglob("*") if path.is_file()
         }
-
-    @contextmanager
-    def failing_read(self, number, name=""):
-        """Meanwhile this open of the spec, or of `name`, for reading, counted from 1, fails. Gives a list of those."""
-        real, done, name = os.open, [], name or self.spec_path.name
-
-        def fail_one(path, flags, *more, **at):
-            if os.path.basename(path) == name and flags & os.O_ACCMODE == os.O_RDONLY:
-                done.append(path)
-                if len(done) == number:
-                    raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return real(path, flags, *more, **at)
-
-        with mock.patch.object(os, "open", fail_one):
-            yield done
 
     def age(self, seconds):
         """Let what is gone be gone for so much longer."""

@@ -19,6 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_man
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
 from ansible_collections.fleet.cdi.tests.unit import builders
+from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import ENTRIES, KIND, id_of
 
 CARDS = {id_of(1): ("0", "0000:00:01.0"), id_of(2): ("1", "0000:00:02.0")}
@@ -171,7 +172,7 @@ class TestOtherSettings:
         number, reads = 0, 1
         while number < reads:
             number += 1
-            with host.failing_read(number) as done, suppress(CdiError):
+            with failing_read(host.spec_path.name, number) as done, suppress(CdiError):
                 run(ONLY_2, has(web="0"))
             assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}, f"read {number}"
             reads = len(done)
@@ -185,7 +186,7 @@ class TestOtherSettings:
         number, reads = 0, 1
         while number < reads:
             number += 1
-            with host.failing_read(number, os.path.basename(host.places.inventory)) as done, suppress(CdiError):
+            with failing_read(os.path.basename(host.places.inventory), number) as done, suppress(CdiError):
                 run(ONLY_2 if number % 2 else WIDE)
             kinds = {one.kind for one in inventory.read(host.places.inventory, "first").devices}
             assert other in kinds, f"read {number}"

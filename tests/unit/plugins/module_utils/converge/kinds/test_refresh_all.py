@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import co
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import (
     CARD1,
     CARD2,
@@ -170,7 +171,7 @@ class TestTrouble:
         number, reads = 0, 1
         while number < reads:
             number += 1
-            with host.failing_read(number) as done:
+            with failing_read(host.spec_path.name, number) as done:
                 told = host.refresh().failed
             assert host.spec() == {**CARD1, **CARD2}, f"read {number}: {told}"
             reads = len(done)
