@@ -141,9 +141,9 @@ def of_each_kind(around: HostSpecs) -> Callable[[str], HostSpecs]:
 
 
 def live_spec(around: HostSpecs, path: str) -> Optional[dict[str, Any]]:
-    """Return the spec in the file at `path`, None if there is none. Raises CdiError if the file can't be read now.
+    """Return the spec in the file at `path`; None without such a file. Raises CdiError if it can't be read now.
 
-    What is in use keeps its entry of this spec, so an unread file must not count as one without entries.
+    Devices in use keep their entries of this spec, so an unread file must not count as one without entries.
     """
     known = next((file for file in around.registry.specs if file.path == path), None)
     file = known or registry.read_file(path)[0]
