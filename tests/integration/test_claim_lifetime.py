@@ -10,6 +10,7 @@ The devices are consoles, granted by the executable of docs/writing-an-executabl
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -28,6 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs/writing-an-executable.md"
 CLI = "/opt/cdi/bin/fleet-cdi"
 FOREVER = "trap 'exit 0' TERM; while :; do busybox sleep 0.1; done"
 RUNTIMES = {"runc": [], "crun": ["--cgroups=disabled"]}
+NUMBERS = itertools.count()  # of claims; a name that ended is refused until the next boot
 
 pytestmark = [
     pytest.mark.counterpart("podman", "runc", "crun", "busybox-static"),
@@ -124,12 +126,12 @@ def freed():
 
 
 @pytest.fixture
-def one(request):
+def one():
     """Make a claim of a console, whose name is used once; what is left is given back."""
     made = []
 
     def add(*options):
-        made.append(f"test-{os.getpid()}-{abs(hash(request.node.name)) % 100000}-{len(made)}")
+        made.append(f"test-{os.getpid()}-{next(NUMBERS)}")
         claim("add", made[-1], "serial:1", *options)
         return made[-1]
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ CLI = "/opt/cdi/bin/fleet-cdi"
 INVENTORY = "/var/lib/cdi/inventory.json"
 CONSOLES = [f"/dev/tty{number}" for number in range(58, 64)]
 RUNTIMES = ["runc", "crun"]
+NUMBERS = itertools.count()  # of claims; a name that ended is refused until the next boot
 FOREVER = "trap 'exit 0' TERM; while :; do busybox sleep 0.1; done"
 
 pytestmark = [
@@ -53,12 +55,12 @@ def states():
 
 
 @pytest.fixture
-def one(request):
+def one():
     """Make a claim of a console, whose name is used once; what is left is given back."""
     made = []
 
     def add(*options):
-        made.append(f"newer-{os.getpid()}-{abs(hash(request.node.name)) % 100000}-{len(made)}")
+        made.append(f"newer-{os.getpid()}-{next(NUMBERS)}")
         found = claim("add", made[-1], "tty:1", *options)
         return made[-1], found["nodes"][0]["path"]
 
