@@ -108,7 +108,7 @@ class SharedHost:
         self.directory, self.chance = directory, chance
         self.root = directory / "root"  # of containers
         self.containers, self.processes = [], []
-        self.boots = 0
+        self.boots = self.marks = 0
         self.plugin = self.kubelet = None
 
     def open(self):
@@ -233,6 +233,19 @@ class SharedHost:
         """Return the devices that the kubelet may grant to pods, or has granted."""
         with self.kubelet.books.lock:
             return frozenset(self.kubelet.books.healthy.get(RESOURCE, ()))
+
+    def await_news(self):
+        """Wait until the kubelet knows of all that happened before.
+
+        Its list can be as expected from before that. So a device with a new name comes, and goes again.
+        """
+        self.marks += 1
+        mark, path = f"mark{self.marks}", Path("/etc/cdi/mark.json")
+        path.with_suffix(".new").write_text(json.dumps(spec({mark: nodes("/dev/null")}, KIND)))
+        path.with_suffix(".new").rename(path)
+        until(lambda: mark in self.offered(), f"the kubelet knows {mark}")
+        path.unlink()
+        until(lambda: mark not in self.offered(), f"the kubelet knows that {mark} is gone")
 
     def ledger_users(self):
         """Return the request-ids in the ledger: to wait for the device plugin, never to judge."""

@@ -123,6 +123,7 @@ class Story:
 
     def offered(self):
         """Wait until the kubelet may grant what is free, as its list comes later."""
+        self.host.await_news()
         wanted = self.free().union(*(one.gpus for one in self.callers if isinstance(one, KubernetesPod)))
         until(
             lambda: self.host.offered() == wanted,
