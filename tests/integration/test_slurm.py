@@ -360,8 +360,11 @@ def test_a_job_wins_against_a_pod_and_nothing_has_to_be_put_right(kubelet):
     assert withheld() == []
     sh(f"scancel {job}")
     ended(job)
-    after = submit("--gres=gpu:4", "true")
-    until(lambda: state(after) == "COMPLETED", "the next job does not get them")
+    after = running(submit("--gres=gpu:4"))
+    until(lambda: len(claims().get(f"slurm-{after}", ())) == 4, "the next job does not get them")
+    until(lambda: not offered(kubelet), "the kubelet does not see that the next job has them")
+    sh(f"scancel {after}")
+    ended(after)
     assert is_well()
     until(lambda: len(offered(kubelet)) == 4 and claims() == {}, "the kubelet does not get them back")
     assert kubelet.run("next", **{PLUGIN: 1})
