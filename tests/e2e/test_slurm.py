@@ -45,8 +45,9 @@ class Host:
             raise AssertionError(f"{error}\n{seen}\n{said}") from None
 
     def free(self):
-        """The consoles of the page that the kubelet may allocate, or has allocated."""
-        return (self.cluster.allocatable(TTY) or set()) & ALL
+        """The consoles of the page that the kubelet may allocate, or has allocated; {"no answer"} without one."""
+        found = self.cluster.allocatable(TTY)
+        return {"no answer"} if found is None else found & ALL
 
     def held(self, name):
         """The consoles that a pod has."""
@@ -128,7 +129,11 @@ def test_a_job_wins_against_a_pod(host):
     assert status["reason"] == "UnexpectedAdmissionError" and "Slurm does not give up" in status["message"]
     assert host.slurm.withheld() == []
     host.sh(f"scancel {job}")
-    host.completed(host.slurm.submit("--gres=gpu:4", "true"))
+    after = host.running("--gres=gpu:4")
+    host.until(lambda: len(host.slurm.claims().get(f"slurm-{after}", ())) == 4, "the next job does not get its devices")
+    host.until(lambda: host.free() == set(), "the kubelet may give away what the next job has")
+    host.sh(f"scancel {after}")
+    host.until(lambda: host.slurm.state(after) == "CANCELLED", "the next job does not end")
     assert host.slurm.is_well()
     host.until(lambda: host.free() == ALL, "the kubelet does not get them back")
     host.cluster.output(host.cluster.create({TTY: 5}))
