@@ -211,18 +211,20 @@ def test_an_upgrade_of_a_fleet(fleet):
     # A run that was killed while a host was drained: the next one converges.
     fleet.worked()
     command = fleet.command("fleet.cdi.upgrade", "--limit", "gpu2", "-e", "fleet_cdi_upgrade_unchanged=true")
+    asleep = fleet.directory / "asleep"
     with subprocess.Popen(
-        [*command, "-e", json.dumps({"work_command": "sleep 600"})],
+        [*command, "-e", json.dumps({"work_command": f": > {asleep}; exec sleep 600"})],
         cwd=fleet.directory,
         env={**fleet.environment, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath")},
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     ) as killed:
-        until = time.monotonic() + 120
-        while fleet.worked() != ["gpu2"] and time.monotonic() < until:
+        until = time.monotonic() + 600
+        while not asleep.exists() and time.monotonic() < until and killed.poll() is None:
             time.sleep(0.2)
-        for pid in family(killed.pid):  # the workers of Ansible have sessions of their own
+        for pid in family(killed.pid):  # the workers of Ansible have sessions of their own; none comes or goes now
             os.kill(pid, signal.SIGKILL)
+    assert asleep.exists() and fleet.worked() == ["gpu2"]
     assert set(fleet.out_of_service("gpu2").values()) == {REASON}
     fleet.upgrade("--limit", "gpu2")
     assert fleet.out_of_service("gpu2") == {} and fleet.offered("gpu2") == ["full", "zero"]
