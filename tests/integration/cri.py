@@ -67,7 +67,8 @@ def main(image: str, command: str, device: str = "") -> str:
         return str(error.details())
     for _try in range(300):
         with open(f"{LOGS}/{name}", encoding="utf-8") as log:
-            lines = [line.split(" ", 3)[3].rstrip("\n") for line in log]  # "<time> stdout F <line>"
+            whole = [line[:-1] for line in log if line.endswith("\n")]
+        lines = [line.split(" ", 3)[3] for line in whole]  # "<time> stdout F <line>"
         if lines[-1:] == ["END"]:
             sys.stdout.write("\n".join(lines[:-1]))
             return ""
