@@ -27,11 +27,12 @@ infra_image = "localhost/tool:1"
 SLEEP = 'CMD ["/bin/busybox", "sleep", "1000"]'
 IMPORT = f"tar -C {{}}/root -c . | podman --storage-driver=vfs import --change '{SLEEP}' - localhost/tool:1"
 PODMAN = ("podman", "--storage-driver=vfs", "--runtime=crun", "--cgroup-manager=cgroupfs", "--log-level=error")
+END = "END"  # of what a container prints
 SHARES = {"shared": [{"resourceRequestRef": "screen"}]}
 
 
 def container(name, resources):
-    look = ["/bin/sh", "-c", "busybox ls /dev; busybox sleep 1000"]
+    look = ["/bin/sh", "-c", f"busybox ls /dev; echo {END}; busybox sleep 1000"]
     image = {"image": "localhost/tool:1", "imagePullPolicy": "Never"}
     return {"name": name, **image, "command": look, "resources": resources}
 
@@ -82,8 +83,10 @@ def module(host, ansible_module):
 
 
 def seen(host, name):
-    """The consoles that a container of the pod listed."""
-    return {f"/dev/{line}" for line in host.run(*PODMAN, "logs", f"view-{name}").split() if line[3:].isdigit()}
+    """The consoles that a container of the pod listed, once it has listed all."""
+    logs = (*PODMAN, "logs", f"view-{name}")
+    host.wait("sh", "-c", f"{' '.join(logs)} | grep -qx {END}")
+    return {f"/dev/{line}" for line in host.run(*logs).split() if line[3:].isdigit()}
 
 
 def specs(host):
@@ -105,7 +108,6 @@ def test_each_container_sees_its_own_devices_and_those_that_it_shares(host, modu
     play = [*PODMAN, "kube", "play", "--network=host", "-"]
     host.run(*play, stdin=played)
     try:
-        host.wait(*PODMAN, "exec", "view-log", "/bin/busybox", "true")
         assert {name: seen(host, name) for name in ("render", "watch", "log")} == {
             "render": {own, shared},
             "watch": {shared},
