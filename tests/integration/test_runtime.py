@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import time
 from pathlib import Path
 
 import configurations
@@ -170,6 +171,14 @@ def sees_it(host, name):
     return done.returncode == 0 and SEEN in done.stdout.splitlines()
 
 
+def wait_for_sight(host, name, wanted):
+    """Wait until containers of a runtime see the device, or don't: a daemon learns of files by events."""
+    deadline = time.monotonic() + 60
+    while sees_it(host, name) != wanted:
+        assert time.monotonic() < deadline, f"{name} gives the device: still {not wanted}"
+        time.sleep(0.2)
+
+
 def test_a_release_without_cdi_says_so_and_is_left_alone(suite, host, daemon, runtime, info):
     if suite != "bookworm":
         pytest.skip("only bookworm has docker and containerd from before CDI: set FLEET_CDI_SUITES=bookworm")
@@ -270,6 +279,7 @@ def test_compose_passes_on_the_devices_of_the_block_in_the_docs(suite, host, run
         assert runtime("docker", state={"trixie": "enabled", "sid": "absent"}[suite], restart="always")
         assert SEEN in host.run(*start).splitlines()
         host.run("rm", SPEC_FILE)
+        wait_for_sight(host, "docker", False)
         assert host.attempt(*start).returncode != 0
     finally:
         host.write(SPEC_FILE, json.dumps(SPEC))
@@ -294,14 +304,15 @@ def test_docker_does_not_notice_a_spec_that_is_moved_in(suite, host, runtime):
         runtime("docker", state={"trixie": "enabled", "sid": "absent"}[suite], restart="always")
         assert sees_it(host, "docker")
         host.run("mv", SPEC_FILE, "/root/")
+        wait_for_sight(host, "docker", False)
         host.run("mv", "/root/instrument.json", SPEC_FILE)
         assert not sees_it(host, "docker")
         host.run("python3", "-I", "-c", REPLACE, str(host.shared / "release.zip"), SPEC_FILE, stdin=json.dumps(SPEC))
-        assert sees_it(host, "docker")
+        wait_for_sight(host, "docker", True)
         host.run("mv", SPEC_FILE, "/root/")
-        assert not sees_it(host, "docker")
+        wait_for_sight(host, "docker", False)
         host.run("cp", "/root/instrument.json", SPEC_FILE)
-        assert sees_it(host, "docker")
+        wait_for_sight(host, "docker", True)
     finally:
         runtime("docker", state="absent", restart="always")
 
@@ -374,7 +385,7 @@ def test_a_key_that_is_on_dockers_command_line_is_found_beforehand(suite, host, 
     if suite == "bookworm":
         pytest.skip("its docker is from before CDI")
     host.run("sh", "-c", "kill $(busybox pidof dockerd)")
-    host.wait("sh", "-c", "! docker info")
+    host.wait("sh", "-c", "systemctl show docker.service | grep -qx ActiveState=inactive")
     host.start("dockerd", "--cdi-spec-dir", "/etc/cdi", "--cdi-spec-dir=/opt/flag")
     host.wait("docker", "info")
     try:
