@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import other_collections  # tests/harness
@@ -64,13 +65,18 @@ def collections():
 def ansible(collections, tmp_path_factory):
     """Run a program of Ansible: ansible(program, *options) -> what it printed."""
     home = tmp_path_factory.mktemp("ansible")
-    # A socket of ssh has a short path.
+    with tempfile.TemporaryDirectory(prefix="cp-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # short paths
+        yield runner(home, collections, sockets)
+
+
+def runner(home, collections, sockets):
+    """Return the function that runs programs of Ansible, whose connections of ssh have their sockets in `sockets`."""
     environment = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": collections,
         "ANSIBLE_HOME": str(home),
         "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_SSH_CONTROL_PATH_DIR": "/tmp/fleet-cdi-cp",
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,
     }
 
     def run(program, *options):
