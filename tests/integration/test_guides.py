@@ -80,7 +80,7 @@ def test_every_command_of_the_guide(guide, rootfs, tmp_path, ansible_environment
         **STAND_INS,
     }
     try:
-        page.run(DOCS / guide, tmp_path, environment, replace)
+        page.run(DOCS / guide, tmp_path, environment, replace, 600.0)
     finally:
         done = take_back(tmp_path / "hosts.yml", environment)
     assert done.returncode == 0, done.stdout + done.stderr
