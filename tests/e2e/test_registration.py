@@ -65,7 +65,7 @@ def test_a_plugin_that_the_kubelet_finds(product, cluster, figure):
     since = cluster.now()
     cluster.start_kubelet()
     figure("a kubelet that restarts finds it again", cluster.await_allocatable(ACCEL, ALL, since) - since)
-    assert old.tail().count("event=registered") == 2
+    wait("the old instance's word of it", lambda: old.tail().count("event=registered") == 2)
 
     new = product.start()
     wait("the new instance's stream", lambda: "event=registered" in new.tail())

@@ -61,10 +61,12 @@ def test_a_kubelet_that_was_stopped_in_order_has_the_devices_again(cluster, hold
 
 
 def test_sockets_wiped_under_a_running_kubelet_are_made_anew(product, cluster, holder):
-    since = cluster.now()
+    (plugin,) = product.programs
+    since, told = cluster.now(), plugin.tail(10**6).count("event=registered")
     for path in sockets(product):
         path.unlink()
-    wait("another socket", lambda: sockets(product))
+    wait("another registration", lambda: plugin.tail(10**6).count("event=registered") > told)
+    assert sockets(product)
     cluster.await_allocatable(ACCEL, ALL, since)
     holder()
 
