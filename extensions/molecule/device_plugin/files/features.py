@@ -29,7 +29,6 @@ PLUGINS = "/var/lib/kubelet/device-plugins"
 QUICK = "/run/systemd/system/fleet-cdi-device-plugin@.service.d"
 LOOKING = "/run/fleet-cdi-openers.socket"
 PROBE = "/run/systemd/system/fleet-cdi-openers@.service.d"
-LISTED = 2.0  # seconds in which the plugin asks what pods have: three times in cdi_device_plugin_grace
 PATIENCE = 20.0  # seconds; less than the 30 in which the plugin looks without being told of anything
 
 
@@ -63,8 +62,13 @@ def admitted(pod: str, resource: str) -> dict:
     """The answer of a kubelet that has a pod of a device, and has told so: what it never listed is held for longer."""
     answer = ask("admit", pod=pod, resources={resource: 1})
     assert answer["ok"], answer
-    time.sleep(LISTED)
+    assert until(lists_since, time.monotonic()), "the plugin does not ask what pods have"
     return answer
+
+
+def lists_since(moment: float) -> bool:
+    """Whether the plugin has taken a list of what pods have: it asks for the next one when it is done with this."""
+    return len(ask("events", what="List", since=moment)["events"]) > 1
 
 
 def holds() -> list[str]:
