@@ -100,7 +100,7 @@ class Group(NamedTuple):
 
 
 def check_settings(hostvars: Any, hosts: Any, prefix: str = "") -> list[str]:
-    """Return the faults in the settings of `hosts`, each distinct fault once; with `prefix`, of these variables alone."""
+    """Return the faults in the settings of `hosts`, each distinct fault once; `prefix` chooses variables by name."""
     reader, judge = Reader(), Judge()
     groups: dict[tuple[str, str], Group] = {}
     empty: list[str] = []
