@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import uuid
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import said  # tests/harness
+
+from ansible_collections.fleet.cdi.plugins.module_utils.system import proc
 
 said.watch()
 
@@ -19,3 +26,30 @@ def every_error_has_a_page() -> Iterator[None]:
     said.unexplained.clear()
     yield
     assert said.unexplained == [], "write an explanation for each of these"
+
+
+def _environment(path: str) -> bytes:
+    with suppress(OSError):  # the thread has ended; the first one may have done so before the others
+        return Path(path).read_bytes()
+    return b""
+
+
+@pytest.fixture
+def only_own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let looks at all processes see this process, and those that the test starts.
+
+    Other tests have the same device nodes open at the same time, and so have other runs of these tests.
+    """
+    name = uuid.uuid4().hex
+    monkeypatch.setenv("FLEET_CDI_TEST", name)
+    mark = f"FLEET_CDI_TEST={name}\0".encode()
+    opened = proc.EveryProcess.opened
+
+    def is_own(pid: int) -> bool:
+        threads = glob.iglob(f"/proc/{pid}/task/*/environ")
+        return pid == os.getpid() or any(mark in _environment(path) for path in threads)
+
+    def own(self: proc.EveryProcess) -> Iterator[tuple[int, int]]:
+        return ((pid, process) for pid, process in opened(self) if is_own(pid))
+
+    monkeypatch.setattr(proc.EveryProcess, "opened", own)

@@ -24,6 +24,8 @@ OPENS = (
 )
 FIRST, LAST = 60, 61  # the consoles: machines use those with lower numbers
 
+pytestmark = pytest.mark.usefixtures("only_own_processes")
+
 
 @pytest.fixture
 def consoles(hosts):

@@ -19,6 +19,7 @@ from .lifetime.user_nodes import USER, Nodes
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
+@pytest.mark.usefixtures("only_own_processes")
 @pytest.mark.parametrize("mode", [0o660, 0o666])
 @pytest.mark.parametrize("check", [True, False])
 def test_a_device_that_its_user_has_open_is_not_given_back(tmp_path, monkeypatch, mode, check):

@@ -32,6 +32,8 @@ from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
+pytestmark = pytest.mark.usefixtures("only_own_processes")
+
 
 @pytest.fixture
 def host(tmp_path, capsys, monkeypatch):

@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.system.control_group imp
 from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener
 
 CONSOLE = ("c", 4, 61)  # tty61: nothing on a machine has it open
+pytestmark = pytest.mark.usefixtures("only_own_processes")
 needs_nodes = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
 
 OPENS = (
@@ -49,9 +50,6 @@ def node(tmp_path):
     return make
 
 
-STARTED = set()  # pids of all openers that these tests started
-
-
 @pytest.fixture
 def process():
     """Start a program that opens a file, and goes on: process(path, then="pass", program) -> Popen."""
@@ -61,7 +59,6 @@ def process():
         words = [program, "-c", OPENS.format(then), path]
         one = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
         started.append(one)
-        STARTED.add(one.pid)
         assert one.stdout.readline() == b"1\n"
         return one
 
@@ -73,20 +70,19 @@ def process():
         one.stdout.close()
 
 
-def ours(number, **options):
-    """The openers that a test started: another run of these tests on this machine has the same numbers open."""
-    return [one for one in openers.look([number], **options).openers.get(number, ()) if one.pid in STARTED]
+def openers_of(number):
+    return openers.look([number]).openers.get(number, ())
 
 
-def pids(number, **options):
-    return [one.pid for one in ours(number, **options)]
+def pids(number):
+    return [one.pid for one in openers_of(number)]
 
 
 @needs_nodes
 def test_a_node_is_known_by_its_numbers_whatever_its_path(node, process):
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     opener = process(node(*CONSOLE))
-    found = ours(CONSOLE)
+    found = openers_of(CONSOLE)
     assert before - 0.02 <= found[0].began <= time.clock_gettime(time.CLOCK_BOOTTIME)
     assert [one.pid for one in found] == [opener.pid]
     assert found[0].command == os.path.basename(os.path.realpath(sys.executable)) and found[0].uid == 0
@@ -123,8 +119,8 @@ OF_THE_LEADER = THREADS.replace("libc.unshare(0x400), ", "") + "print(1, flush=T
 @pytest.mark.parametrize("then", [OF_A_THREAD, OF_THE_LEADER], ids=["its own table", "the first thread ended"])
 def test_a_descriptor_that_only_another_thread_has_is_open(node, process, then):
     opener = process(node(*CONSOLE), then)
-    (found,) = openers.look([CONSOLE]).openers.get(CONSOLE, ()) or [None]
-    assert found and (found.pid, found.uid) == (opener.pid, 0)
+    (found,) = openers_of(CONSOLE)
+    assert (found.pid, found.uid) == (opener.pid, 0)
 
 
 @needs_nodes
@@ -235,7 +231,7 @@ def test_a_mapping_behind_thousands_of_others_is_seen(process, monkeypatch, may_
 @needs_nodes
 def test_a_process_of_another_user_is_seen(node, process):
     opener = process(node(*CONSOLE), "os.setgid(65534); os.setuid(65534)")
-    (found,) = openers.look([CONSOLE]).openers[CONSOLE]
+    (found,) = openers_of(CONSOLE)
     assert (found.pid, found.uid) == (opener.pid, 65534)
 
 
@@ -297,7 +293,7 @@ def test_a_program_that_others_can_change_says_nothing_by_its_name(node, process
     shutil.copy(os.path.realpath(sys.executable), program)
     program.chmod(mode)
     process(node(*CONSOLE), program=str(program))
-    (found,) = openers.look([CONSOLE]).openers[CONSOLE]
+    (found,) = openers_of(CONSOLE)
     assert openers.is_expected(found, openers.EXPECTED) is expected
 
 

@@ -26,7 +26,10 @@ OWN_TABLE = (
 
 FORKS = "print(1, flush=True)\nwhile not select.select([0], [], [], 0)[0]:\n    if os.fork(): os._exit(0)\nos._exit(0)"
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of another user: needs root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of another user: needs root"),
+    pytest.mark.usefixtures("only_own_processes"),
+]
 
 
 @pytest.fixture

@@ -20,7 +20,10 @@ from .user_nodes import UID, USER, Nodes
 
 OTHER = 65534  # another ordinary user, "nobody"
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root"),
+    pytest.mark.usefixtures("only_own_processes"),
+]
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def nodes(tmp_path):
 
 @pytest.fixture
 def full(nodes):
-    """A node like /dev/full, which no process of the machine has open, in a claim of USER."""
+    """A node like /dev/full, which only processes of the test have open, in a claim of USER."""
     node = nodes.make("full", 7)
     return node, nodes.claim("job", node)
 

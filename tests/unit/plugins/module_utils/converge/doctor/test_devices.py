@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doct
 )
 
 
+@pytest.mark.usefixtures("only_own_processes")
 class TestOccupied:
     """Devices that nobody holds and that a process has open; here that is this one, with a console."""
 
