@@ -12,7 +12,9 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.system import processes
 from ansible_collections.fleet.cdi.tests.unit.builders import program, trusted_directory
+from ansible_collections.fleet.cdi.tests.unit.limits import LeapingClock
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpu_functions
 
@@ -132,11 +134,12 @@ def test_a_teardown_that_fails_further_down_withholds(machine):
     assert held(machine) == []
 
 
-def test_whoever_takes_too_long_further_down_is_ended_before_it_is_torn_down(machine):
+def test_whoever_takes_too_long_further_down_is_ended_before_it_is_torn_down(machine, monkeypatch):
     """Here the setup of drm, which has a session of its own, outlasts the time that sriov gives to drm."""
     slow = note(machine, "inner-setup", f"sleep 4; echo too late >> {machine.log}")
     inner = {"setup": slow, "teardown": note(machine, "inner-teardown")}
-    conf = machine.configure(chained("drm", inner, time_limit=2.0))
+    conf = machine.configure(chained("drm", inner))
+    monkeypatch.setattr(processes, "time", LeapingClock(machine.log.exists))
     assert machine.refused(conf, "gpu:1", "a")[0] == 108
     time.sleep(4)
     assert machine.log.read_text().splitlines()[-1] == f"inner-teardown DEL {VF0}"
@@ -221,15 +224,16 @@ REPLIES = {
         106,
         "foreign: no (error 9)",
     ),
-    "too late": ("sleep 60", 108, "took more than 1 s"),
+    "too late": ("touch {log}; exec sleep 600", 108, "took more than 30 s"),
 }
 
 
 @pytest.mark.parametrize("case", REPLIES)
-def test_bad_replies_undo_all(machine, case):
+def test_bad_replies_undo_all(machine, case, monkeypatch):
     text, code, details = REPLIES[case]
-    only_add = f'[ "$CDI_COMMAND" = ADD ] || exit 0\n{text}'
-    conf = machine.configure(chained(foreign(machine, only_add), time_limit=1.0 if code == 108 else 30.0))
+    only_add = f'[ "$CDI_COMMAND" = ADD ] || exit 0\n{text.replace("{log}", str(machine.log))}'
+    conf = machine.configure(chained(foreign(machine, only_add)))
+    monkeypatch.setattr(processes, "time", LeapingClock(machine.log.exists))
     found = machine.refused(conf, "gpu:1", "a")
     assert (found[0], details in found[1]) == (code, True), found
     assert held(machine) == []

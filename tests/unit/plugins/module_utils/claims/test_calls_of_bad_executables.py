@@ -21,6 +21,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.system import processes
+from ansible_collections.fleet.cdi.tests.unit.limits import LONGEST, LeapingClock
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 
 CASES = yaml.safe_load(Path(__file__).with_name("bad_executables.yml").read_text(encoding="utf-8"))
@@ -92,17 +94,17 @@ def refusal(call, caller, one):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_one_that_misbehaves(installed, case):
+def test_one_that_misbehaves(installed, case, monkeypatch):
     path, one = installed
     path.write_text(script(case))
     path.chmod(0o755)
+    if "hangs" in case:
+        monkeypatch.setattr(processes, "time", LeapingClock(lambda: len(naps()) == case["hangs"]))
     before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
-    error = refusal(
-        case.get("through", case["calls"]), Caller(str(path.parent), 1.5 if case.get("hangs") else 30.0), one
-    )
+    error = refusal(case.get("through", case["calls"]), Caller(str(path.parent), 30.0), one)
     assert time.monotonic() - begin < 25
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY
-    end = time.monotonic() + 5
+    end = time.monotonic() + LONGEST
     while naps() and time.monotonic() < end:  # killed, and not yet gone
         time.sleep(0.01)
     assert naps() == []
