@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.system.commands.waiting_
     NOT_STARTED,
     WaitingProcess,
 )
+from ansible_collections.fleet.cdi.tests.unit.limits import gone
 
 RUN = """
 import os, sys
@@ -48,19 +48,6 @@ def parent():
         process.kill()
         process.wait()
         process.stdout.close()
-
-
-def gone(pid, seconds=30):
-    """Wait for the end of a process that is not a child of ours."""
-    for _time in range(seconds * 20):
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                if file.read().rpartition(")")[2].split()[0] == "Z":
-                    return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.mark.parametrize(
