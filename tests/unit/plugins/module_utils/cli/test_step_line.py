@@ -63,10 +63,10 @@ def test_a_short_command_says_nothing(terminal: PseudoTerminal) -> None:
 
 def test_a_long_one_tells_its_step_and_leaves_nothing(terminal: PseudoTerminal) -> None:
     with StepLine("looks", terminal.theirs, patience=0.05) as line:
-        assert terminal.until("looks (0 s)").startswith(ERASE)
+        assert terminal.until(" s)").startswith(f"{ERASE}looks (")
         line.step("waits for \x1b[2J" + "x" * 100)
-        shown = terminal.until("waits")
-        assert "\x1b[2J" not in shown and len(shown) < 80
+        shown = terminal.until("waits").split(ERASE)  # maybe more than one line
+        assert all("\x1b" not in one and len(one) < 40 for one in shown)
     assert terminal.text().endswith(ERASE)
 
 
