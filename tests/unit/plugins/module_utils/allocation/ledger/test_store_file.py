@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import random
 import resource
@@ -24,7 +23,13 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, filesystem, schema, store_file
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import (
+    errors,
+    filesystem,
+    lock_file,
+    schema,
+    store_file,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.lock_file import Left, gate, peek
@@ -364,16 +369,22 @@ class TestFailures:
             thread.join()
         assert came == [*range(8)]
 
-    def test_those_who_gave_up_leave_one_thread_behind_and_no_lock(self, volatile):
+    def test_those_who_gave_up_leave_one_thread_behind_and_no_lock(self, volatile, monkeypatch):
         """A process may be stopped for hours with the lock, and the device plugin asks again every few seconds."""
-        path = str(volatile / "lock")
-        before, handles = _thread._count(), len(os.listdir("/proc/self/fd"))
+        path, running, start = str(volatile / "lock"), [], lock_file.start_new_thread
+
+        def counted(function, arguments):  # those of earlier tests may just be ending
+            running.append(function)
+            return start(lambda: (function(*arguments), running.remove(function)), ())
+
+        monkeypatch.setattr(lock_file, "start_new_thread", counted)
+        handles = len(os.listdir("/proc/self/fd"))
         with gate(path, time.monotonic() + 60):
             for _call in range(20):
                 with pytest.raises(errors.Unusable, match="for too long"), gate(path, time.monotonic() + 0.002):
                     pass
-            assert _thread._count() == before + 1
-        until(lambda: _thread._count() == before)
+            assert len(running) == 1
+        until(lambda: not running)
         with gate(path, time.monotonic() + 60):
             assert queued(path) == 0
         assert len(os.listdir("/proc/self/fd")) == handles
@@ -391,6 +402,7 @@ class TestFailures:
                 pass
             waiting = threading.Thread(target=wait)
             waiting.start()
+            until(lambda: queued(path))
             assert not entered.wait(0.05) and queued(path) == 1
         assert entered.wait(60)
         waiting.join()
