@@ -75,9 +75,9 @@ def test_a_run_says_how_far_it_is_and_ends_with_causes(command):
     assert "Work of a night: 8 hosts, check mode: nothing is changed" in lines
     assert [line for line in lines if line.startswith("changed:")] == ["changed: good1: Change"]
     assert r"\x1b[31m red" in said and "2 hosts" in lines  # of a debug task that runs once
-    assert re.search(r"^\[00:\d\d\] Check: [1-4] of 8 hosts, .*[4-7] pending$", said, re.MULTILINE)
+    assert re.search(r"^\[\d\d:\d\d\] Check: [1-4] of 8 hosts, .*[4-7] pending$", said, re.MULTILINE)
     assert re.search(
-        r"^\[00:\d\d\] Check: [4-8] of 8 hosts, 1 changed, [1-4] failed, [0-4] pending", said, re.MULTILINE
+        r"^\[\d\d:\d\d\] Check: [4-8] of 8 hosts, 1 changed, [1-4] failed, [0-4] pending", said, re.MULTILINE
     )
     # The fourth host with one cause is only counted.
     assert len(re.findall(r"^failed: bad\d: Check", said, re.MULTILINE)) == 3
