@@ -146,6 +146,7 @@ def options(tmp_path):
 DEFAULTS = {"state_dir": "", "inventory": "", "spec_dirs": [], "prefix": ""}
 
 
+@pytest.mark.usefixtures("only_own_processes")
 def test_without_a_terminal_it_prints_one_frame(options, capsys):
     with open("/dev/null", "rb"):
         assert main(["top", *options], "test", DEFAULTS) == 0
