@@ -39,6 +39,12 @@ def directory(ledger):
     return os.path.dirname(ledger.path)
 
 
+def touch(ledger):
+    """Give the store's file another time. Before Linux 6.13 the clock of file systems moves every 1 to 10 ms only."""
+    found = os.stat(ledger.path)
+    os.utime(ledger.path, ns=(found.st_atime_ns, found.st_mtime_ns + 1))
+
+
 def statement(ledger, text):
     """Run SQL past the ledger."""
     db = sqlite3.connect(ledger.path)

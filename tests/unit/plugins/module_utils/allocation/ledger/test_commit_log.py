@@ -34,6 +34,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.le
     held,
     key,
     share,
+    touch,
 )
 
 
@@ -331,7 +332,7 @@ def killed(ledger, monkeypatch, call):
 def killed_before_the_store_followed(ledger, monkeypatch):
     """An entry in the log that the store lacks, and a store that is not as it was left: others only touched it."""
     killed(ledger, monkeypatch, lambda other: add(other, 9))
-    os.utime(ledger.path)
+    touch(ledger)
 
 
 CALLS = {

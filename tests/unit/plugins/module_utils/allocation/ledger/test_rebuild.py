@@ -38,6 +38,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.le
     key,
     share,
     statement,
+    touch,
 )
 
 
@@ -359,7 +360,7 @@ class TestRecords:
         for was in (True, False):
             (garbage.enable if was else garbage.disable)()
             try:
-                os.utime(ledger.path)
+                touch(ledger)
                 assert held(ledger) == [1] and garbage.isenabled() is was
             finally:
                 garbage.enable()

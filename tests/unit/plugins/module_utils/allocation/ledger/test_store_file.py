@@ -42,6 +42,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.le
     hold,
     key,
     statement,
+    touch,
 )
 
 
@@ -209,7 +210,7 @@ class TestVersions:
         """A release whose schema is 2, and that can't work with 1: the store goes through its migration."""
         add(ledger, 1)
         if left == "as an earlier boot left it":
-            os.utime(ledger.path)
+            touch(ledger)
         table = "CREATE TABLE more (id INTEGER)"
         for name, value in (("VERSION", 2), ("OLDEST", 2), ("USER_VERSION", 202), ("STEPS", {1: [table]})):
             monkeypatch.setattr(schema, name, value)

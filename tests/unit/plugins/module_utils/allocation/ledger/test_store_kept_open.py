@@ -30,6 +30,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.le
     held,
     hold,
     key,
+    touch,
 )
 
 
@@ -112,6 +113,7 @@ def puts_older_bytes_into_it(ledger):
     writes(ledger)
     with open(ledger.path, "r+b") as file:
         file.write(before)
+    touch(ledger)
     return {20}, {3}
 
 
@@ -167,10 +169,6 @@ def damages_it(ledger):
     with open(ledger.path, "r+b") as file:
         file.seek(100)
         file.write(os.urandom(12000))
-
-
-def touches_it(ledger):
-    os.utime(ledger.path)
 
 
 def copies_the_directory(ledger):
@@ -232,7 +230,7 @@ def migrates_it(ledger):
         truncates_it,
         empties_it,
         damages_it,
-        touches_it,
+        touch,
         copies_the_directory,
         vacuums_it,
         writes_in_another_journal_mode,
@@ -450,7 +448,7 @@ def test_a_fork_while_a_thread_writes(kept):
     forked(kept._store._db.close)  # as when an interpreter ends
     done.set()
     thread.join()
-    touches_it(kept)  # so that all of it is checked
+    touch(kept)  # so that all of it is checked
     agree(kept, list(range(20, 120)))
     assert not kept.reports
 
@@ -460,7 +458,7 @@ def test_nothing_is_open_while_the_file_is_checked(kept, monkeypatch):
     found = []
     real = store.Store._checked
     monkeypatch.setattr(store.Store, "_checked", lambda self, *given: [found.append(self._db), real(self, *given)][1])
-    touches_it(kept)
+    touch(kept)
     add(kept, 30)
     assert found == [None]
 
