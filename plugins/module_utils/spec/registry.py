@@ -29,7 +29,7 @@ from .seen import releases, seen
 from .seen.seen import TakenSpec, Unclear
 from .validate import Finding
 
-ATTEMPTS = 3  # to read a file that is being written; a writer that replaces whole files never costs one
+ATTEMPTS = 3  # to read a file that is written, or replaced, meanwhile
 
 
 class SpecFile(NamedTuple):
