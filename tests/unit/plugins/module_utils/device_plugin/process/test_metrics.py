@@ -164,16 +164,16 @@ REQUESTS = [
 ]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+async def serving(text: str) -> tuple[Any, int]:
+    """A server of this text, and its port, which the kernel chose."""
+    server = await metrics.serve("127.0.0.1:0", lambda: text)
+    return server, int(server.sockets[0].getsockname()[1])
 
 
 @pytest.mark.parametrize(("request_", "status", "body"), REQUESTS)
 def test_http(request_: bytes, status: bytes, body: bytes) -> None:
     async def scene() -> bytes:
-        port = free_port()
-        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "the text")
+        server, port = await serving("the text")
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request_)
         try:
@@ -193,8 +193,7 @@ def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(metrics, "PATIENCE", 0.1)
 
     async def scene() -> bytes:
-        port = free_port()
-        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "the text")
+        server, port = await serving("the text")
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             return await asyncio.wait_for(reader.read(), 30)
@@ -211,8 +210,7 @@ def test_a_client_that_does_not_read_is_sent_away(monkeypatch: pytest.MonkeyPatc
     length = 50_000_000  # more than the kernel keeps
 
     async def scene() -> int:
-        port = free_port()
-        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "x" * length)
+        server, port = await serving("x" * length)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
         await asyncio.sleep(1)
@@ -227,12 +225,12 @@ def test_a_client_that_does_not_read_is_sent_away(monkeypatch: pytest.MonkeyPatc
     assert asyncio.run(scene()) < length
 
 
-def test_clients_that_say_nothing_keep_nobody_away() -> None:
+def test_clients_that_say_nothing_keep_nobody_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else any process that reaches the port could make the kubelet's probes fail, and have it restart the plugin."""
+    monkeypatch.setattr(metrics, "PATIENCE", 3600.0)
 
     async def scene() -> tuple[bytes, list[int]]:
-        port = free_port()
-        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "the text")
+        server, port = await serving("the text")
         idle = [await asyncio.open_connection("127.0.0.1", port) for _client in range(metrics.CLIENTS + 3)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")

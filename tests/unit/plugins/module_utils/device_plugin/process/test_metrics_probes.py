@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import pytest
 
@@ -17,10 +16,8 @@ def asked(path: str, lacking: str) -> tuple[bytes, bytes]:
     """Status line and body."""
 
     async def scene() -> bytes:
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port = found.getsockname()[1]
-        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "the text", lambda: lacking)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        server = await metrics.serve("127.0.0.1:0", lambda: "the text", lambda: lacking)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         try:
             return await reader.read()
