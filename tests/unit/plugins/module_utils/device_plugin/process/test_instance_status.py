@@ -10,7 +10,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Optional
@@ -92,15 +91,18 @@ def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_pa
         one.leave()
 
 
-def test_an_instance_that_gives_no_sign_of_life_hangs_and_one_that_never_did_is_believed(tmp_path: Path) -> None:
+def test_an_instance_that_gives_no_sign_of_life_hangs_and_one_that_never_did_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of an earlier release has a lock of a time of the calendar, which is ahead of any since the host began."""
+    monkeypatch.setattr(instance_status, "STALE", 60.0)  # no pause of this process is as long
     own, peers = instance_status.InstanceEntry(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
     own.enter()
     own.write(document("b", 20.0, instance_status.REGISTERED))
     before = os.listdir(tmp_path), (tmp_path / "b.json").stat().st_ctime_ns
     for ago, hangs in (
         (0, False),
-        (instance_status.STALE - 1, False),
+        (instance_status.STALE / 2, False),
         (instance_status.STALE + 1, True),
         (-1e9, False),
     ):
@@ -184,15 +186,17 @@ def test_what_instances_said_that_are_gone_is_kept_by_nobody(tmp_path: Path) -> 
     assert (peers.heard(NAME, KUBELET), kept()) == ("", 0)
 
 
-def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(tmp_path: Path) -> None:
+def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They ask by a lock, which they have for a moment: the older instance, for each resource, every second."""
     own = instance_status.InstanceEntry(str(tmp_path), "a")
     with open(tmp_path / "a.lock", "w", encoding="ascii") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
-        timer = threading.Timer(0.1, asking.close)
-        timer.start()
+        pauses: list[float] = []
+        monkeypatch.setattr(time, "sleep", lambda seconds: pauses.append(seconds) or asking.close())
         own.enter()
-        timer.join()
+        assert len(pauses) == 1
     own.leave()
 
 
