@@ -164,7 +164,8 @@ def play(places: Places, scene: Any, kubelet: Kubelet | None = None) -> None:
             await places.registrar.close()
             await places.registrar.closed()
 
-    with mock.patch.object(registration, "LOOK", 0.1):  # nothing tells it of changes here, so it looks more often
+    # Nothing tells it of changes here, so it looks more often; other instances give a sign of life only once.
+    with mock.patch.object(registration, "LOOK", 0.1), mock.patch.object(instance_status, "STALE", 3600.0):
         run(whole())
 
 
@@ -226,10 +227,10 @@ class Finder:
             self.seen.append(path)
             async with unix_sockets.channel(path) as channel:
                 stub = api.stub(channel, "pluginregistration.Registration")
-                info = await stub.GetInfo(api.registration.InfoRequest(), timeout=1, wait_for_ready=True)
+                info = await stub.GetInfo(api.registration.InfoRequest(), timeout=DEADLINE, wait_for_ready=True)
                 assert (info.type, info.name, list(info.supported_versions)) == ("DevicePlugin", NAME, ["v1beta1"])
                 notice = api.registration.RegistrationStatus(plugin_registered=not self.error, error=self.error)
-                await stub.NotifyRegistrationStatus(notice, timeout=1)
+                await stub.NotifyRegistrationStatus(notice, timeout=DEADLINE)
             if not self.error:
                 self.kubelet.listen(path)
 

@@ -231,11 +231,10 @@ def test_a_socket_that_goes_while_the_kubelet_takes_its_time_is_made_anew_at_onc
 def test_a_kubelet_that_takes_a_second_register_for_nothing_new_goes_on_as_before(
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "ARRIVAL", 0.5)
-
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, instance_status.REGISTERED))
+        monkeypatch.setattr(registration, "ARRIVAL", 0.5)  # the first stream may take longer
         [stream], sockets = places.feed.streams, places.sockets
         kubelet.deaf = 1
         os.chmod(os.path.join(places.settings.plugin_dir, api.KUBELET_SOCKET), 0o600)  # it looks like another one
@@ -275,6 +274,7 @@ def test_tries_are_ever_further_apart_and_not_at_the_same_moment_as_those_of_oth
 def test_what_is_lost_as_soon_as_it_is_made_is_not_made_all_the_time(
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registration, "STEADY", 3600.0)
     waits: list[float] = []
 
     async def note(seconds: float, _asked: unix_sockets.Identity) -> bool:
