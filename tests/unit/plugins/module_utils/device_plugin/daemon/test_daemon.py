@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -214,10 +213,11 @@ def test_a_look_that_hangs_is_said_until_it_is_over(stage: Stage, monkeypatch: p
 
 def test_a_runtime_that_hangs_does_not_keep_the_process(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, end = threading.Event(), threading.Event()
+    over: list[bool] = []
 
     def hang(_root: str) -> Any:
         asked.set()
-        end.wait(DEADLINE)
+        over.append(end.wait(600))
         return ()
 
     monkeypatch.setattr(module.delivery, "readers", hang)
@@ -229,10 +229,11 @@ def test_a_runtime_that_hangs_does_not_keep_the_process(stage: Stage, monkeypatc
             kubelet.bind("kubelet.sock")
             await stage.until(asked.is_set)
 
-    began = time.monotonic()
-    stage.play(scene)
-    assert time.monotonic() - began < DEADLINE / 2
-    end.set()
+    try:
+        stage.play(scene)
+        assert not over
+    finally:
+        end.set()
 
 
 def test_what_pods_have_is_asked_for_however_long_the_grace_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
