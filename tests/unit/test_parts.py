@@ -17,7 +17,8 @@ import report
 from parts import Part
 from report import Result
 
-# In place of make: what each part of these tests does. $PLACE is where nothing may be left.
+# In place of make: what each part of these tests does. $PLACE is where nothing may be left. What is to run beside
+# another part waits for it: a busy machine may take long to start either.
 MAKE = r"""#!/bin/sh
 for part; do :; done
 echo "$part starts" >> "$ORDER"
@@ -27,8 +28,9 @@ broken) seq 1 100; echo "1 failed, 2 passed in 0.1s"; exit 1;;
 hanging) echo "waits for nothing"; sleep 1000;;
 stubborn) trap '' INT; echo "hears nothing"; sleep 1000 & wait; sleep 1000;;
 leaving) echo x > "$PLACE/left.json"; sleep 0.5;;
+beside) until test -e "$PLACE/left.json"; do sleep 0.05; done; sleep 1;;
 visiting) echo x > "$PLACE/visit.json"; sleep 1; rm "$PLACE/visit.json";;
-slow*) until [ "$(grep -c starts "$ORDER")" -ge 2 ]; do sleep 0.05; done; sleep 1;;  # until another one has started
+slow*) until grep -qv "^$part " "$ORDER"; do sleep 0.05; done; sleep 1;;
 esac
 echo "SKIPPED [2] tests/unit/test_x.py:7: needs cgroup v2"
 echo "3 passed, 2 skipped in 0.1s"
@@ -81,7 +83,7 @@ def test_all_passed(run):
 def test_a_part_that_passed_is_a_line_and_its_output_a_file(run, tmp_path):
     _status, said = run(one=Part(1, 1))
     assert re.search(r"^\d\d:\d\d:\d\d  one starts$", said, re.MULTILINE)
-    assert re.search(r"^\d\d:\d\d:\d\d  one passed in 0.0 min, 3 passed, 2 skipped$", said, re.MULTILINE)
+    assert re.search(r"^\d\d:\d\d:\d\d  one passed in \d+\.\d min, 3 passed, 2 skipped$", said, re.MULTILINE)
     assert "test_x.py" not in said
     assert "test_x.py:7" in (tmp_path / "logs/one.log").read_text()
 
@@ -123,7 +125,7 @@ def test_a_part_that_hangs_is_ended_and_has_failed(run, name):
     start = time.monotonic()
     status, said = run(**{name: Part(0.02, 0.02), "one": Part(1, 1)})
     assert status == 1
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 300  # it hangs for 1,000
     assert (row(said, name)[1], row(said, "one")[1]) == ("FAILED", "passed")
     assert "it hangs" in said[said.index("its last lines") :]
 
@@ -142,10 +144,10 @@ def test_who_left_something(run, tmp_path):
 
 
 def test_of_two_that_ran_side_by_side_both_are_named(run):
-    status, said = run(leaving=Part(1, 1, host=True), slow1=Part(1, 1), one=Part(1, 1, host=True))
+    status, said = run(leaving=Part(1, 1, host=True), beside=Part(1, 1), one=Part(1, 1, host=True))
     assert status == 1
-    assert "leaving or slow1 left this host other than it was" in said
-    assert "run `make leaving` alone to see which" in said
+    assert "beside or leaving left this host other than it was" in said
+    assert "run `make beside` alone to see which" in said
     assert row(said, "one")[1] == "passed"
 
 
