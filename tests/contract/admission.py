@@ -218,6 +218,7 @@ class Admission:
             return set()
         if not endpoint.options.get_preferred_allocation_available:
             return set()
+        self.books.note("choosing", resource)  # from what is healthy now
         found = endpoint.prefer(self._shuffled(available), self._shuffled(must), count)
         self.books.note("GetPreferredAllocation", resource, (sorted(available), sorted(must), count, found))
         return set(found)

@@ -16,7 +16,7 @@ import pytest
 from admission import Node, Pod, Rejected
 from conftest import Start
 from endpoint import Endpoint
-from host import Host, command, until
+from host import PATIENCE, Host, command, until
 from kubelet import Kubelet
 from personality import Personality
 
@@ -119,8 +119,9 @@ def test_c21_a_refusal_frees_what_it_took(host: Host, kubelet: Kubelet, start: S
 
     pod = threading.Thread(target=admit)
     pod.start()
+    until(lambda: kubelet.books.seen("choosing"))  # before it hears of the device that is gone
     plugin.process.send_signal(signal.SIGCONT)
-    pod.join(30)
+    pod.join(PATIENCE)
     assert caught and "d1" in str(caught[0]) and "/dev/thing1" in str(caught[0])
     assert kubelet.wait_for(RESOURCE, 2)
     assert held(host) == set()
@@ -216,8 +217,9 @@ def test_c24_the_name_is_looked_up_before_the_answer(host: Host, newer: Kubelet,
 
     thread = threading.Thread(target=admit, args=("p",))
     thread.start()
+    until(lambda: newer.books.seen("choosing"))
     plugin.process.send_signal(signal.SIGCONT)
-    thread.join(30)
+    thread.join(PATIENCE)
     # The call may come before the news of the spec, or after it: then the resource has no d0 any more.
     assert "vendor.com/thing=d0" in pods["p"] or "found the device 'd0'; expected one" in pods["p"]
     assert held(host) == set()
