@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from conftest import Start
-from host import Host, Plugin, command, until
+from host import PATIENCE, Host, Plugin, command, until
 from kubelet import Kubelet
 from sample import Sample
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import lock_file
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
@@ -241,12 +242,14 @@ def test_a_damaged_ledger(host: Host, newer: Kubelet, start: Start) -> None:
     plugin = start()
     assert newer.wait_for(RESOURCE, 3)
     newer.run("p", **{RESOURCE: 1})
-    store = host.base / "state/ledger.db"
-    store.write_bytes(b"not a database" * 1000)
+    store, lock = host.base / "state/ledger.db", str(host.base / "state/ledger.lock")
+    with lock_file.gate(lock, time.monotonic() + PATIENCE):
+        store.write_bytes(b"not a database" * 1000)
     newer.run("q", **{RESOURCE: 1})
     assert len(held_elsewhere.read_ledger(Ledger(str(host.base / "state"), inventory.boot_id())).grants) == 2
-    store.write_bytes(b"not a database" * 1000)
-    (host.base / "state/ledger.log").unlink()
+    with lock_file.gate(lock, time.monotonic() + PATIENCE):  # nobody rebuilds the one before the other is gone
+        store.write_bytes(b"not a database" * 1000)
+        (host.base / "state/ledger.log").unlink()
     with pytest.raises(Exception, match="ledger.db"):
         newer.run("r", **{RESOURCE: 1})
     assert plugin.runs
