@@ -114,8 +114,8 @@ class Books:
                 for device in message.devices:
                     if device.ID not in before or before[device.ID].health != device.health:
                         self.updates.extend(self._holders(resource, device.ID))
+            self.save()  # before anybody sees the list
             self.note("list", resource, {device.ID: device.health for device in message.devices})
-        self.save()
 
     def ended(self, endpoint: Endpoint, reason: str) -> None:
         """A stream ended: what that does depends on how this kubelet keeps its books."""
