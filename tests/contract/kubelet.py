@@ -165,7 +165,8 @@ class Kubelet:
 
     def remove_directory(self) -> None:
         """Take the whole directory away, with the checkpoint: a node that is set up anew."""
-        shutil.rmtree(self.directory)
+        while os.path.isdir(self.directory):  # a plugin may make its socket anew meanwhile
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     # -- registration ----------------------------------------------------------------------------
 
