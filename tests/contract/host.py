@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Optional
 from zlib import crc32
 
@@ -50,6 +51,11 @@ def _time():
     for_grpc = sys._getframe(1).f_globals["__name__"].startswith("grpc")
     return _true_time() + (0 if for_grpc else float(open({path!r}).read()))
 time.time = _time
+"""
+# Before it, for a constant of the device plugin that is to be another one.
+_CONSTANT = """\
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.{room} import {module}
+{module}.{name} = {value!r}
 """
 _FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
@@ -181,9 +187,13 @@ class Plugin:
         wrapper: Sequence[str] = (),
         clock: Optional[Path] = None,
         config: Optional[Path] = None,
+        constants: Mapping[str, float] = MappingProxyType({}),  # "kubelet.registration.HEAD_START" -> value
     ) -> None:
         self.host = host
         code = (_CLOCK.format(path=str(clock)) if clock else "") + _LAUNCHER
+        for path, value in constants.items():
+            room, module, name = path.split(".")
+            code = _CONSTANT.format(room=room, module=module, name=name, value=value) + code
         self._errors = host.base / f"log{len(list(host.base.glob('log*')))}"
         command = [*wrapper, python, "-c", code, "plugin", "run", "--config", str(config or host.config)]
         with open(self._errors, "wb") as errors:

@@ -331,12 +331,12 @@ def test_a_refusal_of_very_many_devices_names_three(host: Host, newer: Kubelet, 
 def test_what_one_resource_hands_out_is_unhealthy_in_the_other(host: Host, newer: Kubelet, start: Start) -> None:
     """What the daemon writes into the ledger itself is news only where it takes a device from another resource."""
     host.devices(2)
-    host.configure(resources={RESOURCE: {}, OTHER: {"kinds": [RESOURCE]}}, grace=3600)  # pods are asked about each 10 s
-    start()
+    host.configure(resources={RESOURCE: {}, OTHER: {"kinds": [RESOURCE]}}, grace=3600)
+    start(constants={"daemon.daemon.PODS": 3600.0, "daemon.daemon.PERIOD": 3600.0})
     assert newer.wait_for(RESOURCE, 2) and newer.wait_for(OTHER, 2)
     for left, pod in ((1, "p"), (0, "q")):
         newer.run(pod, **{RESOURCE: 1})
-        assert newer.wait_for(OTHER, left, 3)
+        assert newer.wait_for(OTHER, left)
     assert newer.counts(RESOURCE)[1] == 2
 
 
@@ -344,14 +344,14 @@ def test_what_the_inventory_says_later_of_a_device_that_a_pod_has(host: Host, ne
     """By that others would ask for it: the hold is on it as soon as it is known, and not when pods are asked about."""
     host.devices(1)
     host.configure(grace=3600)
-    start()
+    start(constants={"daemon.daemon.PODS": 3600.0})
     assert newer.wait_for(RESOURCE, 1)
     newer.run("p", **{RESOURCE: 1})
     ledger = Ledger(str(host.base / "state"), inventory.boot_id())
     (grant,) = ledger.grants()
     assert [*grant.holds[0].locks()] == ["node:/dev/thing0"]
     host.inventory({"d0": 0})
-    until(lambda: "pci:0000:00:00.0" in ledger.grants()[0].holds[0].locks(), 6)
+    until(lambda: "pci:0000:00:00.0" in ledger.grants()[0].holds[0].locks())
     assert ledger.grants()[0].tokens == grant.tokens
 
 

@@ -256,7 +256,7 @@ def test_f06_an_upgrade_with_two_instances(host: Host, short: Path, start: Start
 
 def test_f06_the_instance_that_was_there_stands_by_and_takes_over(host: Host, kubelet: Kubelet, start: Start) -> None:
     host.devices(2)
-    old = start("a")
+    old = start("a", constants={"kubelet.registration.HEAD_START": 3600.0})  # of the younger one
     assert kubelet.wait_for(RESOURCE, 2)
     new = start("b")
     new.said("registered", resource=RESOURCE)
