@@ -45,13 +45,13 @@ def personality(request: pytest.FixtureRequest) -> Personality:
 
 
 def make_kubelet(short: Path, personality: Personality) -> Kubelet:
-    """A kubelet that does not run yet, with less patience than a real one has."""
+    """A kubelet that does not run yet, and looks for sockets more often than a real one does."""
     return Kubelet(
         str(short / "p"),
         personality,
         registry_dir=str(short / "r"),
         pod_resources=str(short / "l" / "kubelet.sock"),
-        dial=1.0,
+        info=30.0,
         loop=0.1,
     )
 

@@ -33,7 +33,7 @@ from books import CHECKPOINT, Books
 from endpoint import DIAL, Endpoint
 from front import Front
 from personality import ACCEPTED, NEW, REFUSED, Personality
-from watcher import LOOP, Watcher
+from watcher import INFO, LOOP, Watcher
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
@@ -55,6 +55,7 @@ class Kubelet:
         node: Node = PLAIN,
         grace: float = GRACE,
         dial: float = DIAL,
+        info: float = INFO,
         loop: float = LOOP,
         seed: int = 0,
     ) -> None:
@@ -65,6 +66,7 @@ class Kubelet:
         self.node = node
         self.grace = grace
         self.dial = dial
+        self.info = info
         self.loop = loop
         self.seed = seed
         self.pods: dict[str, Pod] = {}  # that were admitted; their containers run, whatever becomes of the kubelet
@@ -106,7 +108,7 @@ class Kubelet:
             os.makedirs(os.path.dirname(self.pod_resources), exist_ok=True)
             self._pods_front = Front(self.pod_resources, [lister.handler(self.pods, self.books)])
         if self.registry_dir:
-            self._watcher = Watcher(self.registry_dir, self.books, self._watched, self.loop)
+            self._watcher = Watcher(self.registry_dir, self.books, self._watched, self.info, self.loop)
         if not containers_run:
             for pod in list(self.pods.values()):
                 try:

@@ -20,6 +20,7 @@ from books import CHECKPOINT
 from kubelet import Kubelet
 from personality import IGNORED, NEW, OLD, REFUSED, SOCKET, Personality
 from sample import Sample
+from watcher import INFO
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
@@ -94,6 +95,7 @@ def test_register_checks_the_version(make: Make, version: str) -> None:
 
 def test_register_before_serving(kubelet: Kubelet, personality: Personality) -> None:
     plugin = Sample(kubelet.directory, RESOURCE, {"a": WELL})
+    kubelet.dial = 1.0
     if personality.dials_in_register:
         with pytest.raises(grpc.RpcError, match="failed to dial device plugin"):
             plugin.register()
@@ -105,6 +107,7 @@ def test_register_before_serving(kubelet: Kubelet, personality: Personality) -> 
 
 def test_register_an_absolute_path(kubelet: Kubelet, make: Make, personality: Personality) -> None:
     plugin = make()
+    kubelet.dial = 1.0
     path = os.path.join(kubelet.directory, plugin.socket)
     if personality.dials_in_register:
         with pytest.raises(grpc.RpcError, match="failed to dial"):
@@ -337,6 +340,8 @@ def test_the_watcher(kubelet: Kubelet, make: Make) -> None:
 
 
 def test_the_watcher_has_no_patience(kubelet: Kubelet, make: Make) -> None:
+    kubelet.info = INFO
+    kubelet.restart()
     plugin = make(directory=kubelet.registry_dir, slow={"GetInfo": 1.5})
     assert kubelet.books.wait(lambda: kubelet.books.seen("watcher"), 10)
     assert "DEADLINE_EXCEEDED" in kubelet.books.seen("watcher")[0].detail

@@ -38,10 +38,11 @@ class _Plugin(NamedTuple):
 class Watcher:
     """The plugin manager of one kubelet, for device plugins alone."""
 
-    def __init__(self, directory: str, books: Books, register: Register, loop: float = LOOP) -> None:
+    def __init__(self, directory: str, books: Books, register: Register, info: float, loop: float) -> None:
         self.directory = directory
         self._books = books
         self._register = register
+        self._info = info
         self._loop = loop
         self._plugins: dict[str, _Plugin] = {}
         self._failures: dict[str, tuple[float, float]] = {}  # socket -> not before, next pause
@@ -99,7 +100,7 @@ class Watcher:
             ready = grpc.channel_ready_future(channel)
             ready.result(timeout=DIAL)
             stub = api.stub(channel, "pluginregistration.Registration")
-            info = stub.GetInfo(api.registration.InfoRequest(), timeout=INFO)
+            info = stub.GetInfo(api.registration.InfoRequest(), timeout=self._info)
             self._books.note("GetInfo", info.name, path)
             trouble = _trouble(info)
             endpoint = None
