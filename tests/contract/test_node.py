@@ -174,6 +174,7 @@ def test_c31_its_socket_is_unlinked(host: Host, short: Path, start: Start) -> No
     for path in host.registry.iterdir():
         path.unlink()
     assert kubelet.books.wait(lambda: kubelet.books.seen("DeRegister"), 20)
+    assert kubelet.books.wait(lambda: len(kubelet.books.seen("list")) > 1, 20)
     assert kubelet.wait_for(RESOURCE, 1)
     kubelet.stop()
 
