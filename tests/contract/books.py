@@ -24,6 +24,7 @@ from personality import IDENTITY, SOCKET, Personality
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 CHECKPOINT = "kubelet_internal_checkpoint"
+PATIENCE = 60.0  # seconds that anything may take before a test gives up
 NO_NODE = -1  # the NUMA node of devices without one, in the checkpoint
 
 
@@ -81,7 +82,7 @@ class Books:
         with self.lock:
             return [event for event in self.events if event.what == what and resource in (None, event.resource)]
 
-    def wait(self, condition: Callable[[], Any], seconds: float) -> bool:
+    def wait(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> bool:
         """Wait until `condition` holds; whether it did in time."""
         end = time.monotonic() + seconds
         with self.changed:

@@ -18,13 +18,14 @@ from types import MappingProxyType
 from typing import Any, Optional
 from zlib import crc32
 
+from books import PATIENCE
+
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.tests.unit import builders
 
 CODE = str(Path(__file__).resolve().parents[2] / "build/pythonpath")
 DEBIAN = "/usr/bin/python3"  # with the distribution's grpcio
-PATIENCE = 20.0  # seconds that anything may take before a test gives up
 MAJOR = 240  # of device nodes that no driver serves: "local/experimental use" in the kernel's devices.txt
 
 

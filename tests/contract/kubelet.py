@@ -29,7 +29,7 @@ import grpc
 import legal
 import lister
 from admission import Admission, Node, Pod, Rejected
-from books import CHECKPOINT, Books
+from books import CHECKPOINT, PATIENCE, Books
 from endpoint import DIAL, Endpoint
 from front import Front
 from personality import ACCEPTED, NEW, REFUSED, Personality
@@ -292,7 +292,7 @@ class Kubelet:
         capacity, allocatable = self.books.capacity()
         return capacity.get(resource, 0), allocatable.get(resource, 0)
 
-    def wait_for(self, resource: str, allocatable: int, seconds: float = 20.0) -> bool:
+    def wait_for(self, resource: str, allocatable: int, seconds: float = PATIENCE) -> bool:
         """Wait until so many are allocatable; whether they were in time."""
         return self.books.wait(lambda: self.counts(resource)[1] == allocatable, seconds)
 

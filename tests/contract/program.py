@@ -26,6 +26,7 @@ from typing import Any
 
 import grpc
 from admission import Node, Pod, Rejected
+from books import PATIENCE
 from kubelet import GRACE, Kubelet
 from personality import BY_NAME, Personality
 
@@ -82,7 +83,7 @@ def answer(kubelet: Kubelet, request: dict[str, Any]) -> dict[str, Any]:
     if do == "status":
         return {"status": kubelet.books.status(pod)}
     if do == "wait":
-        there = kubelet.wait_for(request["resource"], request["allocatable"], request.get("seconds", 20.0))
+        there = kubelet.wait_for(request["resource"], request["allocatable"], request.get("seconds", PATIENCE))
         return {"ok": there, "after": time.monotonic() - kubelet.started}
     return _fault(kubelet, do, request)
 

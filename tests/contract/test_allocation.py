@@ -375,7 +375,7 @@ def test_f10_allocate_at_once_after_a_restart(host: Host, kubelet: Kubelet, star
     plugin.kill()
     assert kubelet.wait_for(RESOURCE, 0)
     start()
-    assert kubelet.books.wait(lambda: kubelet.counts(RESOURCE)[1], 20)
+    assert kubelet.books.wait(lambda: kubelet.counts(RESOURCE)[1])
     kubelet.run("q", **{RESOURCE: 199})
     assert len(held(host)) == 200
 
@@ -401,8 +401,8 @@ def test_f11_allocate_during_the_shutdown(host: Host, newer: Kubelet, start: Sta
     until(began.exists)
     plugin.process.terminate()
     go.touch()
-    pod.join(30)
-    plugin.process.wait(20)
+    pod.join(PATIENCE)
+    plugin.process.wait(PATIENCE)
     if outcome == ["admitted"]:
         assert held(host) == {"d0"}
     else:

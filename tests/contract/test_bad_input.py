@@ -194,7 +194,7 @@ def test_clocks_since_boot_that_differ(host: Host, newer: Kubelet, start: Start)
     start("ahead", wrapper=wrapper)
     assert newer.wait_for(RESOURCE, 2)
     newer.drop(RESOURCE)
-    assert newer.books.wait(lambda: len(newer.books.seen("ListAndWatch")) == 2, 20)
+    assert newer.books.wait(lambda: len(newer.books.seen("ListAndWatch")) == 2)
     host.unplug("thing0")
     assert newer.wait_for(RESOURCE, 1)
 

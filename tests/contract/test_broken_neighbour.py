@@ -12,7 +12,7 @@ import random
 
 import pytest
 from conftest import Start
-from host import Host
+from host import PATIENCE, Host
 from kubelet import Kubelet
 from restarts import BROKEN, RESOURCE, RESTARTS, back
 
@@ -29,6 +29,6 @@ def test_no_broken_instance_keeps_the_devices_of_one_that_is_well(
         for kind, restart in RESTARTS.items():
             other.before()
             restart(newer, chance)
-            assert back(newer, 7), f"{kind}: {newer.counts(RESOURCE)}\n{well.text}\n{other.plugin.text}"
+            assert back(newer, 7, PATIENCE), f"{kind}: {newer.counts(RESOURCE)}\n{well.text}\n{other.plugin.text}"
         assert not well.lines("conflict") and not other.plugin.lines("conflict"), "there is no other plugin"
     newer.run("p", **{RESOURCE: 7})

@@ -101,7 +101,7 @@ def test_register_before_serving(kubelet: Kubelet, personality: Personality) -> 
             plugin.register()
     else:
         plugin.register()  # answered at once, which proves nothing
-        assert kubelet.books.wait(lambda: kubelet.books.seen("dial failed"), 10)
+        assert kubelet.books.wait(lambda: kubelet.books.seen("dial failed"))
     assert kubelet.counts(RESOURCE) == (0, 0)
 
 
@@ -114,7 +114,7 @@ def test_register_an_absolute_path(kubelet: Kubelet, make: Make, personality: Pe
             plugin.register(endpoint=path)
     else:
         plugin.register(endpoint=path)
-        assert kubelet.books.wait(lambda: kubelet.books.seen("dial failed"), 10)
+        assert kubelet.books.wait(lambda: kubelet.books.seen("dial failed"))
 
 
 def test_options_are_believed_from_one_place(kubelet: Kubelet, make: Make, personality: Personality) -> None:
@@ -176,7 +176,7 @@ def test_health_is_the_exact_text_and_duplicates_count_twice(kubelet: Kubelet, m
 def test_a_message_over_the_limit_is_dropped(kubelet: Kubelet, make: Make) -> None:
     plugin = make(devices={f"{number:0>57}": WELL for number in range(80_000)})
     plugin.register()
-    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"), 20)
+    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"))
     assert "RESOURCE_EXHAUSTED" in kubelet.books.seen("ended")[0].detail
     assert kubelet.counts(RESOURCE) == (0, 0)
 
@@ -192,7 +192,7 @@ def test_the_end_of_an_old_instance(short: Path, bookkeeping: str) -> None:
     new.register()
     assert kubelet.wait_for(RESOURCE, 2)
     old.stop()
-    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"), 10)
+    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"))
     assert kubelet.counts(RESOURCE) == ((2, 2) if bookkeeping == SOCKET else (2, 0))
     kubelet.stop()
     new.stop()
@@ -208,7 +208,7 @@ def test_the_end_of_an_old_instance_on_the_oldest(short: Path) -> None:
     new.register()
     assert kubelet.wait_for(RESOURCE, 2)
     old.stop()
-    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"), 10)
+    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"))
     assert kubelet.counts(RESOURCE) == (2, 2)
     kubelet.stop()
     new.stop()
@@ -327,13 +327,13 @@ def test_the_watcher(kubelet: Kubelet, make: Make) -> None:
     hidden = make(".hidden.sock", kubelet.registry_dir)
     plugin = make(directory=kubelet.registry_dir)
     assert kubelet.wait_for(RESOURCE, 2)
-    assert kubelet.books.wait(lambda: _told(plugin), 10)
+    assert kubelet.books.wait(lambda: _told(plugin))
     assert _told(plugin)[0].plugin_registered
     assert hidden.calls == []
     kubelet.restart()  # needs nothing from the plugin
     assert kubelet.wait_for(RESOURCE, 2)
     os.rename(f"{kubelet.registry_dir}/sample.sock", f"{kubelet.registry_dir}/other.sock")
-    assert kubelet.books.wait(lambda: len(kubelet.books.seen("GetInfo")) > 1, 10)
+    assert kubelet.books.wait(lambda: len(kubelet.books.seen("GetInfo")) > 1)
     assert kubelet.wait_for(RESOURCE, 2)
     os.unlink(f"{kubelet.registry_dir}/other.sock")
     assert kubelet.wait_for(RESOURCE, 0)
@@ -343,7 +343,7 @@ def test_the_watcher_has_no_patience(kubelet: Kubelet, make: Make) -> None:
     kubelet.info = INFO
     kubelet.restart()
     plugin = make(directory=kubelet.registry_dir, slow={"GetInfo": 1.5})
-    assert kubelet.books.wait(lambda: kubelet.books.seen("watcher"), 10)
+    assert kubelet.books.wait(lambda: kubelet.books.seen("watcher"))
     assert "DEADLINE_EXCEEDED" in kubelet.books.seen("watcher")[0].detail
     plugin.slow = {}
     assert kubelet.wait_for(RESOURCE, 2)
@@ -377,7 +377,7 @@ def test_health_of_a_pods_device(kubelet: Kubelet, make: Make, personality: Pers
     assert kubelet.books.status("p") == {RESOURCE: {"a": ILL, "b": WELL}}
     assert bool(kubelet.books.updates) == personality.tracks_health
     plugin.change(b=WELL)
-    assert kubelet.books.wait(lambda: kubelet.counts(RESOURCE) == (1, 1), 10)
+    assert kubelet.books.wait(lambda: kubelet.counts(RESOURCE) == (1, 1))
     assert kubelet.books.status("p") == {RESOURCE: {"a": WELL, "b": WELL}}  # of what is unknown it says Healthy
 
 

@@ -79,7 +79,7 @@ def test_c10a_a_stream_that_the_kubelet_drops_is_made_again_in_place(
     assert kubelet.wait_for(RESOURCE, 2)
     plugin.said("registered", resource=RESOURCE)
     kubelet.drop(RESOURCE)
-    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"), 20)
+    assert kubelet.books.wait(lambda: kubelet.books.seen("ended"))
     assert kubelet.wait_for(RESOURCE, 2)
     assert plugin.runs and len(plugin.lines("started")) == 1
     assert "stream" in plugin.said("lost", resource=RESOURCE)[0]["reason"]
@@ -94,7 +94,7 @@ def test_c10b_its_own_socket_is_gone_or_another_one(host: Host, newer: Kubelet, 
     path.unlink()
     if how == "replaced":
         path.touch()
-    assert newer.books.wait(lambda: len(newer.books.seen("list", RESOURCE)) > 1, 20)
+    assert newer.books.wait(lambda: len(newer.books.seen("list", RESOURCE)) > 1)
     assert len(newer.books.seen("Register", RESOURCE)) == 2 and newer.wait_for(RESOURCE, 2)
     assert path.exists() == (how == "replaced")  # what has its name now is not ours to remove
 

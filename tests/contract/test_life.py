@@ -102,7 +102,7 @@ def test_the_last_partitions_of_a_profile_are_unhealthy_before_they_go(
     def lists() -> list[Any]:
         return [event.detail for event in newer.books.seen("list", small)]
 
-    assert newer.books.wait(lambda: len(lists()) > 2, 20)
+    assert newer.books.wait(lambda: len(lists()) > 2)
     assert lists() == [*(dict.fromkeys(("d0", "d1"), health) for health in (api.HEALTHY, api.UNHEALTHY)), {}]
 
 
@@ -252,7 +252,7 @@ def test_the_distributions_python_and_grpc(host: Host, kubelet: Kubelet, start: 
     host.plug("thing2")
     assert kubelet.wait_for(RESOURCE, 3)
     kubelet.drop(RESOURCE)
-    assert kubelet.books.wait(lambda: len(kubelet.books.seen("ListAndWatch")) == 2, 20)
+    assert kubelet.books.wait(lambda: len(kubelet.books.seen("ListAndWatch")) == 2)
     kubelet.restart()
     assert kubelet.wait_for(RESOURCE, 3)
     with pytest.raises(Rejected):
@@ -274,7 +274,7 @@ def test_the_distributions_grpc_found_by_the_watcher(host: Host, newer: Kubelet,
     start(python=DEBIAN)
     assert newer.wait_for(RESOURCE, 2)
     newer.drop(RESOURCE)
-    assert newer.books.wait(lambda: len(newer.books.seen("GetInfo")) == 2, 20)
+    assert newer.books.wait(lambda: len(newer.books.seen("GetInfo")) == 2)
     assert newer.wait_for(RESOURCE, 2)
     newer.run("p", **{RESOURCE: 1})
     newer.restart()

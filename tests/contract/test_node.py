@@ -160,7 +160,7 @@ def test_c31_a_dropped_stream_needs_a_new_socket(host: Host, short: Path, start:
     assert kubelet.wait_for(RESOURCE, 2)
     before = {path.name for path in host.registry.iterdir()}
     kubelet.drop(RESOURCE)
-    assert kubelet.books.wait(lambda: len(kubelet.books.seen("GetInfo")) == 2, 20)
+    assert kubelet.books.wait(lambda: len(kubelet.books.seen("GetInfo")) == 2)
     assert kubelet.wait_for(RESOURCE, 2)
     assert before.isdisjoint(path.name for path in host.registry.iterdir())
     kubelet.stop()
@@ -173,8 +173,8 @@ def test_c31_its_socket_is_unlinked(host: Host, short: Path, start: Start) -> No
     assert kubelet.wait_for(RESOURCE, 1)
     for path in host.registry.iterdir():
         path.unlink()
-    assert kubelet.books.wait(lambda: kubelet.books.seen("DeRegister"), 20)
-    assert kubelet.books.wait(lambda: len(kubelet.books.seen("list")) > 1, 20)
+    assert kubelet.books.wait(lambda: kubelet.books.seen("DeRegister"))
+    assert kubelet.books.wait(lambda: len(kubelet.books.seen("list")) > 1)
     assert kubelet.wait_for(RESOURCE, 1)
     kubelet.stop()
 
