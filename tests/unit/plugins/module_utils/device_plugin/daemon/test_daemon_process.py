@@ -219,6 +219,7 @@ def test_a_broken_configuration_leaves_the_one_before_in_force_and_says_so(host:
     host.start_kubelet()
     host.start()
     host.allocatable(GPU, 1)
+    host.until(lambda: state(host, GPU) == "registered")  # the list comes before the answer to Register is read
     before = host.status()["config"]["sha256"]
     host.write('{"version": 1, "resourcse": {}}')
     host.until(lambda: host.status()["config"]["error"])
@@ -312,6 +313,7 @@ def test_a_node_that_has_nothing_of_a_kind_is_well(host: Host) -> None:
     host.start_kubelet()
     host.start()
     host.allocatable(GPU, 1)
+    host.until(lambda: state(host, GPU) == "registered")
     done = host.call("status")
     assert (done.returncode, state(host, NIC)) == (0, "idle"), done.stdout
     done = host.call("check")
