@@ -46,7 +46,7 @@ static void __attribute__((constructor)) get_in(void) {
     if (path) open(path, O_CREAT | O_WRONLY, 0600);
 }
 """
-SECONDS = 20  # for a hook, which gets less from --timeout
+SECONDS = 120  # for a hook, which gets far less from --timeout: a busy machine takes long to start it
 TIMEOUT = 10
 LOOKED_AT = 1 << 16  # bytes of a file of the image, where the host's secret could have got to
 # Starts the program as a child of a small process: the kernel counts what its parent had before execve(2), too.
