@@ -145,8 +145,7 @@ def live_spec(around: HostSpecs, path: str) -> Optional[dict[str, Any]]:
 
     Devices in use keep their entries of this spec, so an unread file must not count as one without entries.
     """
-    known = next((file for file in around.registry.specs if file.path == path), None)
-    file = known or registry.read_file(path)[0]
+    file = next((one for one in around.registry.specs if one.path == path), None) or registry.read_file(path)[0]
     return file.spec if file else None
 
 
