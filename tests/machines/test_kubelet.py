@@ -19,7 +19,7 @@ import controller as controllers
 import kubelets  # tests/harness
 import machine as machines
 import pytest
-from look import GPU, findings_of, wait_for, wait_idle
+from look import GPU, findings_of, requests_of, wait_for, wait_idle
 from whole import QUICK, only_whole
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
@@ -123,6 +123,7 @@ def controller(machine, timed):
         "cdi_host_plugins": {},
         "cdi_host_virtual_functions": {},
         "cdi_host_device_plugin": True,
+        "cdi_device_plugin_grace": 5,
     }
     found.settings.update(settings)
     known = {"all": {"hosts": {"machine": machine.variables}, "vars": found.settings}}
@@ -210,6 +211,7 @@ def test_a_device_that_is_plugged_in_can_be_asked_for_and_goes_again(machine):
     delete(machine, "ports")
     machine.unplug("plugged")
     wait_for(lambda: len(allocatable(machine, PORTS)) == 1, "the kubelet keeps the port")
+    wait_for(lambda: PORT["serial"] not in requests_of(machine), "the port is still held after its pod")
 
 
 def test_a_drained_node_gives_no_device_to_a_new_pod(machine, controller):

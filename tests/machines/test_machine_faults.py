@@ -126,7 +126,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(machine, controller
 
 def test_a_read_only_root_is_said_and_leaves_the_host_as_it_was(machine, controller):
     findings = findings_of(machine)
-    machine.root("fleet-cdi claim add survivor tty:1")
+    machine.root("fleet-cdi claim add steadfast tty:1")
     before = machine.root(DIGESTS)
     machine.root("sync; echo u > /proc/sysrq-trigger")  # remounts also what has open files
     wait_for(lambda: machine.run("findmnt -no OPTIONS /").startswith("ro"), "the root file system stays writable")
@@ -138,13 +138,13 @@ def test_a_read_only_root_is_said_and_leaves_the_host_as_it_was(machine, control
         disk = machine.plug("near", "nvme", serial="read-only", drive="{disk}")
         wait_for(lambda: machine.attempt("test -e /dev/nvme1n1").returncode == 0, "the kernel does not see the disk")
         assert READ_ONLY in error_of(machine.attempt("sudo fleet-cdi refresh"))
-        assert claims_of(machine) == {"survivor": "granted"} and requests_of(machine) == {"survivor"}
-        assert READ_ONLY in error_of(machine.attempt("sudo fleet-cdi claim del survivor"))
+        assert claims_of(machine) == {"steadfast": "granted"} and requests_of(machine) == {"steadfast"}
+        assert READ_ONLY in error_of(machine.attempt("sudo fleet-cdi claim del steadfast"))
     finally:
         machine.root("mount -o remount,rw /")
     assert machine.root(DIGESTS) == before
     recovers(machine, disk, "writable")
-    machine.root("fleet-cdi claim del survivor")
+    machine.root("fleet-cdi claim del steadfast")
     assert controller.play("provision", *NEW)["changed"] == 1
     assert controller.play("provision")["changed"] == 1
     assert findings_of(machine) == findings and requests_of(machine) == set()
