@@ -30,12 +30,15 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.on_host import FROM_ARCHIVE
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
+from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 
 MODULE_UTILS = os.path.dirname(os.path.dirname(os.path.abspath(build.__file__)))
 OURS = ("release", "archive")
 NOT_FOUND = 127  # exit status of POSIX's shells for a command that does not exist
-# What Ansible would obey in a result. No module of ours returns them, so they can only come from a changed host.
-OBEYED = ("add_host", "add_group", "ansible_facts", "deprecations", "warnings")
+# What Ansible would obey in a result, for this host or for all (a variable, an artifact of AWX). No module of ours
+# returns them, so they can only come from a changed host. Texts that it only shows are those of TOLD.
+OBEYED = ("add_host", "add_group", "ansible_facts", "ansible_stats")
+TOLD = ("deprecations", "warnings")
 CHECKS = ("mutually_exclusive", "required_together", "required_one_of", "required_if", "required_by")
 
 
@@ -147,21 +150,37 @@ class OnHost(ActionBase):
                 "failed": True,  # an exception would ignore failed_when
                 "msg": with_id(f"{launcher}: its answer ends after {len(document)} characters. Run the task again."),
             }
-        answer = json.loads(document)
-        result = {"failed": True, "msg": answer["error"]} if "error" in answer else answer["result"]
+        try:
+            answer = json.loads(document)
+            told = {"failed": True, "msg": answer["error"]} if "error" in answer else answer["result"]
+            result = {key: value for key, value in _harmless(told).items() if key not in TOLD}
+            warnings = [one_line(one) for one in answer["warnings"]]
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            why = f"{launcher}: its answer is damaged ({type(error).__name__}). Run the task again."
+            return {"failed": True, "msg": with_id(why)}
         if not self._task.diff:
             result.pop("diff", None)
-        result = {key: value for key, value in result.items() if key not in OBEYED and not key.startswith("_ansible_")}
-        if answer["warnings"]:
-            result["warnings"] = answer["warnings"]
+        if warnings:
+            result["warnings"] = warnings
         return {"changed": False, **result}
 
     def _module(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
         given = dict(arguments)  # Ansible adds arguments of its own
-        result: dict[str, Any] = self._execute_module(self._task.action, module_args=given, task_vars=task_vars)
+        result = _harmless(self._execute_module(self._task.action, module_args=given, task_vars=task_vars))
+        if self._discovered_interpreter_key:  # the controller found it, and need not look again
+            result["ansible_facts"] = {self._discovered_interpreter_key: self._discovered_interpreter}
         if result.get("failed") and "module_stdout" in result and not result.get("_ansible_parsed"):
             result["msg"] = _no_answer(result, self._used_interpreter)
         return result
+
+
+def _harmless(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of a host without what Ansible would obey. `_ansible_parsed` is Ansible's own."""
+    return {
+        key: value
+        for key, value in result.items()
+        if key not in OBEYED and (key == "_ansible_parsed" or not key.startswith("_ansible_"))
+    }
 
 
 def _no_answer(result: Mapping[str, Any], python: Optional[str]) -> str:

@@ -89,6 +89,7 @@ def test_the_release_gets_the_options_of_the_module_with_their_types() -> None:
         {"add_host": {"host_name": "evil"}},
         {"add_group": "evil"},
         {"ansible_facts": {"discovered_interpreter_python": "/tmp/evil"}},
+        {"ansible_stats": {"data": ["evil"]}},  # ends the run for all hosts
         {"warnings": ["evil"], "deprecations": [{"msg": "evil"}]},
     ],
 )
@@ -96,6 +97,53 @@ def test_a_host_tells_the_controller_nothing_that_ansible_obeys(smuggled: dict[s
     host = Host(plainly)
     host.smuggled = smuggled
     assert host.run() == {"changed": True, "by": "launcher"}
+
+
+@pytest.mark.parametrize(
+    "smuggled", [{"ansible_facts": {"fleet_cdi_upgrade_node": "b"}}, {"ansible_stats": {"data": []}}]
+)
+def test_nor_does_a_module_on_a_host_that_hides_its_release(smuggled: dict[str, Any]) -> None:
+    host = Host(lambda _mark, _answer: "")
+    host.answer = {**MODULE, "warnings": ["kept"], **smuggled}
+    assert host.run() == {**MODULE, "warnings": ["kept"]}
+
+
+def test_the_interpreter_that_the_controller_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"_key": "discovered_interpreter_python", "": "/usr/bin/python3"}
+    for name, value in found.items():
+        fixed = property(lambda _self, value=value: value, lambda _self, _new: None)
+        monkeypatch.setattr(ActionModule, f"_discovered_interpreter{name}", fixed, raising=False)
+    host = Host(lambda _mark, _answer: "")
+    host.answer = {**MODULE, "ansible_facts": {"discovered_interpreter_python": "/tmp/evil", "more": "evil"}}
+    assert host.run()["ansible_facts"] == {"discovered_interpreter_python": "/usr/bin/python3"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "no JSON",
+        "[" * 100_000,
+        "9" * 5000,
+        "[]",
+        "{}",
+        '"error"',
+        '{"result": [], "warnings": []}',
+        '{"result": {}}',
+        '{"result": {}, "warnings": [1]}',
+        '{"result": {}, "warnings": 1}',
+    ],
+)
+def test_an_answer_of_another_form_is_an_error(answer: str) -> None:
+    """An exception would ignore failed_when, by which a playbook judges all hosts."""
+    host = Host(lambda mark, _answer: plainly(mark, answer))
+    result = host.run()
+    assert result["failed"] and "its answer is damaged" in result["msg"]
+    assert not host.modules
+
+
+def test_a_warning_of_a_host_drives_no_terminal() -> None:
+    said = json.dumps({"result": {}, "warnings": ["\x1b]0;title\x07"]})
+    assert Host(lambda mark, _answer: plainly(mark, said)).run()["warnings"] == ["\\x1b]0;title\\x07"]
 
 
 @pytest.mark.parametrize(
