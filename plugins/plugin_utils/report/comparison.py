@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import FORMAT, VERSION
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import FORMAT, VERSION, unmarked
 
 APPEARED, GONE, SWAPPED, HOLDERS, STATE = "appeared", "gone", "swapped", "holders", "state"
 
@@ -85,7 +85,7 @@ def _devices(report: Mapping[str, Any]) -> dict[str, dict[str, SeenDevice]]:
         for place in range(start, end):
             shape = report["shapes"][devices["shape"][place]]
             uuid, serial = devices["uuid"][place], devices["serial"][place]
-            texts = [strings[shape[column]].replace("{uuid}", uuid).replace("{serial}", serial) for column in at]
+            texts = [unmarked(strings[shape[column]], uuid=uuid, serial=serial) for column in at]
             id_, kind, names, real = texts
             if real == "gone":  # the settings offer it, and it is not there
                 continue
@@ -93,7 +93,7 @@ def _devices(report: Mapping[str, Any]) -> dict[str, dict[str, SeenDevice]]:
             mine[id_] = SeenDevice(
                 f"{kind}={names.partition(' ')[0]}",
                 uuid or serial,
-                tuple(strings[hold[0]].replace("{request}", strings[hold[2]]) for hold in holders),
+                tuple(unmarked(strings[hold[0]], request=strings[hold[2]]) for hold in holders),
                 devices["state"][place],
             )
     return found

@@ -5,7 +5,7 @@
 
 Devices that differ only in serial number, uuid, holders and processes share one row of `shapes`, so 40,000 devices stay
 below 4 MB. Places in `strings` stand for texts; place 0 is "". The marks {uuid}, {serial} and {request} in a text stand
-for those of its device or holder.
+for those of its device or holder, and {brace} for "{", so that no text of a host is taken for a mark.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ SHAPE = (
     *(field for name in TRUTHS for field in (name, f"{name}_text")),
     "files",
 )
+
+
+_MARK = re.compile(r"\{(uuid|serial|request|brace)\}")
 
 
 class _Table:
@@ -89,8 +92,9 @@ def fleet_report(answers: Sequence[HostAnswer], made: int, title: str = "", link
         for column, value in zip(hosts.values(), row):
             column.append(value)
         for device in answer.devices:
+            marks = _marks(uuid=device.uuid, serial=device.serial)
             values = (
-                shapes(tuple(text(_marked(device, device.fields[name])) for name in SHAPE)),
+                shapes(tuple(text(_marked(device.fields[name], marks)) for name in SHAPE)),
                 device.serial,
                 device.uuid,
                 holders(_placed(map(_marked_holder, device.holders), text)),
@@ -153,17 +157,29 @@ def _placed(records: Iterable[tuple[Any, ...]], text: _Table) -> tuple[tuple[int
     return tuple(tuple(text(value) if isinstance(value, str) else value for value in record) for record in records)
 
 
-def _marked(device: ReportedDevice, value: str) -> str:
-    """Return a text with marks for serial number and uuid, so that devices that differ in them have one shape."""
-    for mark, word in (("{uuid}", device.uuid), ("{serial}", device.serial)):
-        value = value.replace(word, mark) if word and word in value else value
-    return value
+def _marks(**words: str) -> list[tuple[str, str]]:
+    """Return each word with the mark that stands for it, the longest first."""
+    named = [("{", "{brace}"), *((word, f"{{{name}}}") for name, word in words.items() if word)]
+    return sorted(named, key=lambda one: -len(one[0]))
+
+
+def _marked(text: str, marks: Sequence[tuple[str, str]]) -> str:
+    """Return a text with marks, so that devices that differ in their words have one shape. No mark has another in it."""
+    for place, (word, mark) in enumerate(marks):
+        if word in text:
+            return mark.join(_marked(part, marks[place + 1 :]) for part in text.split(word))
+    return text
+
+
+def unmarked(text: str, **words: str) -> str:
+    """Return the text that the marks in `text` were put into; `words` are those of its device or holder."""
+    return _MARK.sub(lambda mark: {"brace": "{", **words}.get(mark[1], mark[0]), text)
 
 
 def _marked_holder(holder: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a holder with a mark for the request-id in its description."""
     who, owner, request, *rest = holder
-    return (who.replace(request, "{request}") if request else who, owner, request, *rest)
+    return (_marked(who, _marks(request=request)), owner, request, *rest)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

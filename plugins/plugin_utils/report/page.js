@@ -61,11 +61,12 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
 
   const hostName = (host) => strings[data.hosts.name[host]];
   const rackOf = (host) => strings[data.hosts.rack[host]];
-  const field = (device, name) => strings[data.shapes[data.devices.shape[device]][column[name]]]
-    .replaceAll("{uuid}", data.devices.uuid[device]).replaceAll("{serial}", data.devices.serial[device]);
+  const unmarked = (text, words) => text.replace(/\{(uuid|serial|request|brace)\}/g, (mark, name) => words[name] ?? mark);
+  const field = (device, name) => unmarked(strings[data.shapes[data.devices.shape[device]][column[name]]],
+    { brace: "{", uuid: data.devices.uuid[device], serial: data.devices.serial[device] });
   const deviceName = (device) => `${field(device, "kind")}=${field(device, "names").split(" ")[0]}`;
   const holders = (device) => data.holders[data.devices.held[device]].map(([who, owner, request, status, since]) => ({
-    who: strings[who].replaceAll("{request}", strings[request]), owner: strings[owner], status: strings[status], since,
+    who: unmarked(strings[who], { brace: "{", request: strings[request] }), owner: strings[owner], status: strings[status], since,
   }));
   const openers = (device) => data.openers[data.devices.open[device]].map(([pid, ...rest]) => {
     const [command, uid, unit, container, engine, pod, job, user] = rest.map((value, place) => place === 1 ? value : strings[value]);

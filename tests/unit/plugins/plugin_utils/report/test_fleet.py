@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import fleet_report, order
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import fleet_report, order, unmarked
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import read_answer
 from ansible_collections.fleet.cdi.tests.unit.trees import fleet
 
@@ -14,8 +14,22 @@ def answers(hosts, devices=8):
     return order(read_answer(fleet.name(host), fleet.rack(host), fleet.result(host, devices)) for host in range(hosts))
 
 
+def odd_answer():
+    """A device whose texts look like the marks of the report, or are parts of them."""
+    odd = {"report": fleet.report(0), "gathered": fleet.MADE}
+    marks = "{uuid}{serial}{request}{brace}{{uuid}}"
+    for slot, (uuid, serial) in enumerate(
+        [("{serial}", "{uuid}"), ("uuid", "serial"), ("{", "}"), ("$&", "e"), ("", "{")]
+    ):
+        device = odd["report"]["devices"][slot]
+        fleet.hold(device, 0, slot)
+        device.update(uuid=uuid, serial=serial, id=marks + uuid + serial, nodes=[f"{marks}$&{serial}"])
+        device["promised"][2][0].update(who=f"request {{request}} {marks}{uuid}", request=uuid or "request")
+    return read_answer("odd", "", odd)
+
+
 def test_every_device_can_be_read_back():
-    found = answers(100)
+    found = [*answers(100), odd_answer()]
     report = fleet_report(found, fleet.MADE)
     strings, place = report["strings"], 0
     for host, name in enumerate(report["hosts"]["name"]):
@@ -23,7 +37,7 @@ def test_every_device_can_be_read_back():
         for device in found[host].devices:
             shape = report["shapes"][report["devices"]["shape"][place]]
             fields = {
-                field: strings[text].replace("{uuid}", device.uuid).replace("{serial}", device.serial)
+                field: unmarked(strings[text], uuid=device.uuid, serial=device.serial)
                 for field, text in zip(report["shape_fields"], shape)
             }
             assert fields == device.fields
@@ -31,7 +45,7 @@ def test_every_device_can_be_read_back():
             assert report["devices"]["state"][place] == device.state
             holders = [
                 (
-                    strings[who].replace("{request}", strings[request]),
+                    unmarked(strings[who], request=strings[request]),
                     strings[owner],
                     strings[request],
                     strings[state],
@@ -42,6 +56,14 @@ def test_every_device_can_be_read_back():
             assert tuple(holders) == device.holders
             place += 1
     assert place == len(report["devices"]["state"])
+
+
+def test_a_text_does_not_grow_by_the_texts_in_it():
+    """A host with an answer of 6 KB had a report of 170 MB in the memory of its readers."""
+    device = {"id": "{uuid}" * 333, "kind": "a/b", "names": ["x"], "uuid": "{serial}" * 250, "serial": "x" * 2000}
+    report = fleet_report([read_answer("a", "", {"report": {"devices": [device]}})], 0)
+    place = report["shapes"][1][report["shape_fields"].index("id")]
+    assert unmarked(report["strings"][place], uuid=device["uuid"], serial=device["serial"]) == device["id"]
 
 
 def test_equal_hosts_share_their_text():
