@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
-from ansible_collections.fleet.cdi.plugins.plugin_utils.general_text import general
+from ansible_collections.fleet.cdi.plugins.plugin_utils.general_text import OwnWords, general
 
 LONGEST = 1500  # characters of a message that are shown
 
@@ -35,7 +35,7 @@ def shown_text(message: str) -> str:
 
 def key(host: str, task: str, message: str) -> tuple[str, str]:
     """Return a value that is the same for all hosts that fail for one cause."""
-    return task, general(" ".join(message.split()), {host: "HOST"})
+    return task, general(" ".join(message.split()), OwnWords({host: "HOST"}))
 
 
 def messages(result: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Optional
 
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 # Words that name one thing of one host -> what stands for them.
@@ -31,11 +30,21 @@ WORDS = (
 )
 
 
-def general(text: str, own: Optional[Mapping[str, str]]) -> str:
+class OwnWords:
+    """The words by which one host and its devices are known -> what stands for them."""
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+        self._words, self._form = words, re.compile(rf"(?<![\w-])(?:{longest_first})(?![\w-])")
+
+    def left_out(self, text: str) -> str:
+        """Return `text` without these words."""
+        return self._form.sub(lambda match: self._words[match.group()], text) if self._words else text
+
+
+def general(text: str, own: OwnWords) -> str:
     """Return `text` without the words of one host. `own` are those of this host."""
-    if own:
-        pattern = "|".join(map(re.escape, sorted(own, key=len, reverse=True)))
-        text = re.sub(rf"(?<![\w-])(?:{pattern})(?![\w-])", lambda match: own[match.group()], text)
+    text = own.left_out(text)
     for form, instead in WORDS:
         text = form.sub(instead, text)
     return text

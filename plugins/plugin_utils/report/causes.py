@@ -10,13 +10,15 @@ devices (general_text.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.plugin_utils.general_text import general
+from ansible_collections.fleet.cdi.plugins.plugin_utils.general_text import OwnWords, general
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import NO_RELEASE, HostAnswer
 
 FULL = "disk-full"  # the rule of fleet-cdi doctor that tells why a host has no release
 SHORTEST = 3  # characters of a device's own word that are looked for in a text
+MOST = 500  # words of a host that are looked for; one with 64 devices has some 450
 
 
 class CauseKey(NamedTuple):
@@ -35,7 +37,7 @@ def causes(answers: Sequence[HostAnswer]) -> dict[CauseKey, list[tuple[int, int]
     """
     found: dict[CauseKey, list[tuple[int, int]]] = {}
     for place, answer in enumerate(answers):
-        own = own_words(answer) if answer.findings or answer.why else None
+        own = OwnWords(own_words(answer) if answer.findings or answer.why else {})
         for index, one in enumerate(answer.findings):
             key = CauseKey(one.rule, general(_said(one.subject, one.problem), own), general(one.next, own))
             found.setdefault(key, []).append((place, index))
@@ -52,7 +54,7 @@ def own_words(answer: HostAnswer) -> Mapping[str, str]:
         words.update({f"{fields['kind']}={name}": f"{fields['kind']}=DEVICE" for name in fields["names"].split()})
         words.update(dict.fromkeys((fields["id"], device.serial, device.uuid), "DEVICE"))
         words.update(dict.fromkeys(fields["nodes"].split(), "NODE"))
-    return {word: general for word, general in words.items() if len(word) >= SHORTEST}
+    return dict(islice(((word, stands) for word, stands in words.items() if len(word) >= SHORTEST), MOST))
 
 
 def limit(names: Iterable[str]) -> str:

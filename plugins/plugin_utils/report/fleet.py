@@ -164,7 +164,7 @@ def _marks(**words: str) -> list[tuple[str, str]]:
 
 
 def _marked(text: str, marks: Sequence[tuple[str, str]]) -> str:
-    """Return a text with marks, so that devices that differ in their words have one shape. No mark has another in it."""
+    """Return a text with marks, so that devices that differ in words have one shape. No mark is in another."""
     for place, (word, mark) in enumerate(marks):
         if word in text:
             return mark.join(_marked(part, marks[place + 1 :]) for part in text.split(word))

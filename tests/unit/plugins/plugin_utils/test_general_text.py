@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.plugin_utils.general_text import general
+from ansible_collections.fleet.cdi.plugins.plugin_utils.general_text import OwnWords, general
 
 CASES = yaml.safe_load(Path(__file__).with_name("general_text.yml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["text"])
 def test_the_hosts_own_words_are_left_out(case):
-    assert general(case["text"], {case["host"]: "HOST"}) == case["general"]
+    assert general(case["text"], OwnWords({case["host"]: "HOST"})) == case["general"]
