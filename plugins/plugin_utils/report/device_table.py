@@ -32,6 +32,7 @@ HEADER = (
     "open_in",
     "problems",
 )
+MOST = 20  # problems of a device in its cell: each may be about all devices of the host
 # A spreadsheet takes a cell that begins with one of these for a formula (OWASP, "CSV Injection").
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -79,8 +80,13 @@ def _line(row: Rows) -> list[str]:
         "; ".join(str(holder[0]) for holder in device.holders),
         fields["real"],
         "unknown" if "openers" in fields["unknown"].split() else "; ".join(map(opener_text, device.openers)),
-        "; ".join(row.problems),
+        "; ".join((*row.problems[:MOST], *_more(len(row.problems) - MOST))),
     ]
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > 0:
+        yield f"and {count} more"
 
 
 def _states(fields: Mapping[str, str]) -> Iterator[str]:

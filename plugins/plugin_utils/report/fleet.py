@@ -127,8 +127,12 @@ def fleet_report(answers: Sequence[HostAnswer], made: int, title: str = "", link
 def rows(answers: Iterable[HostAnswer]) -> Iterable[Rows]:
     """Yield a row for each device."""
     for answer in answers:
-        for place, device in enumerate(answer.devices):
-            yield Rows(answer, device, tuple(one.problem for one in answer.findings if place in one.devices))
+        problems: list[list[str]] = [[] for _device in answer.devices]
+        for one in answer.findings:
+            for place in one.devices:
+                problems[place].append(one.problem)
+        for device, mine in zip(answer.devices, problems):
+            yield Rows(answer, device, tuple(mine))
 
 
 def _cause(key: CauseKey, places: Sequence[tuple[int, int]], answers: Sequence[HostAnswer]) -> dict[str, Any]:

@@ -164,8 +164,8 @@ def _findings(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) ->
     about: dict[int, list[int]] = {}
     for place, row in enumerate(rows):
         for index in _list(row.get("findings")):
-            if isinstance(index, int):
-                about.setdefault(index, []).append(place)
+            if isinstance(index, int) and place not in about.setdefault(index, [])[-1:]:
+                about[index].append(place)
     for index, one in enumerate(_records(document.get("findings"))):
         rule, subject, problem, then = (_text(one.get(key)) for key in ("rule", "subject", "problem", "next"))
         yield ReportedFinding(rule or "unnamed", subject, problem, then, tuple(about.get(index, ())))

@@ -49,3 +49,13 @@ def test_a_line_break_makes_no_second_line():
     report["devices"][0].update(serial='a"\r\nb,c\0')
     rows = lines(read_answer("h", "", {"report": report}))
     assert len(rows) == 8 and rows[0]["serial"] == 'a" b,c ' and tuple(rows[0]) == HEADER
+
+
+def test_problems_of_all_devices_do_not_make_the_table_large():
+    """An answer of 1 MB made a table of 180 MB."""
+    about = {"id": "x", "kind": "a/b", "names": ["x"], "findings": [*range(100)] * 2}
+    findings = [{"rule": "r", "problem": f"{number} {'x' * 2000}"} for number in range(100)]
+    answer = read_answer("a", "", {"report": {"devices": [about] * 100, "findings": findings}})
+    rows = lines(answer)
+    assert len(rows) == 100 and max(len(row["problems"]) for row in rows) < 50_000
+    assert rows[99]["problems"].startswith("0 x") and rows[99]["problems"].endswith("x; and 80 more")
