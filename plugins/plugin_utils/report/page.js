@@ -3,7 +3,8 @@ Copyright (c) 2026, fleet.cdi contributors
 GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 SPDX-License-Identifier: GPL-3.0-or-later
 
-The report in a browser. Every text in it is foreign: it goes into the page as the text of a node, never as HTML.
+The report in a browser. Every text in it is foreign: it goes into the page as the text of a node, never as HTML, and with
+escapes for what is not visible as itself, as safe_text.py makes them.
 */
 "use strict";
 
@@ -25,6 +26,7 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
     ["uid:1000", "the same by number"],
   ];
   const PAGE = 250; // rows of a table before "more"
+  const MOST = 20; // problems of a device in its row; the page of the host has all
   const MARKED = 400; // hosts on the map whose squares show which device matches
   const WRAP = 16; // squares of one element; lines wrap between elements
   const OLD = 86400; // seconds after which a truth is called old
@@ -36,13 +38,22 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
   let rowsOfMap = null;
   const $ = (id) => document.getElementById(id);
 
+  // A character without width, or one that turns the direction of a text, makes it look like another text.
+  const HIDDEN = /(?! )[\p{C}\p{Z}]/gu;
+  const escape = (letter) => {
+    const code = letter.codePointAt(0), [sign, length] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+    return `\\${sign}${code.toString(16).padStart(length, "0")}`;
+  };
+  const visible = (text) => text.replace(/[\t\r\n]+/g, " ").replace(HIDDEN, escape);
+  const shownAs = (child) => typeof child === "string" ? visible(child) : child;
+
   const make = (space) => (tag, attributes, ...children) => {
     const node = space ? document.createElementNS(space, tag) : document.createElement(tag);
     for (const [name, value] of Object.entries(attributes || {})) {
       if (typeof value === "function") node.addEventListener(name, value);
-      else if (value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+      else if (value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : shownAs(value));
     }
-    node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== "" && child !== false));
+    node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== "" && child !== false).map(shownAs));
     return node;
   };
   const el = make(""), svg = make("http://www.w3.org/2000/svg");
@@ -80,8 +91,9 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
   const written = (device) => field(device, "files").split(" ").filter(Boolean).join(" ") || truth(device, "written");
   const devicesOf = (host) => Array.from({ length: data.hosts.devices[host] }, (_, place) => first[host] + place);
   const problemsOf = (device) => {
-    const host = hostOf[device];
-    return findingsOf(host).filter((one) => one.devices.includes(device - first[host]));
+    const host = hostOf[device], all = (data.findings[host] || []).filter((one) => one[4].includes(device - first[host]));
+    const more = all.length > MOST ? [`and ${all.length - MOST} more`] : [];
+    return [...all.slice(0, MOST).map((one) => strings[one[2]]), ...more];
   };
   const age = (host) => data.hosts.gathered[host] ? now() - data.hosts.gathered[host] : null;
   const dashboard = (host, device) => {
@@ -235,7 +247,7 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
           el("code", { class: "limit" }, limit.length > 600 ? `${limit.slice(0, 600)} … ${plural(names.length, "host")}` : limit),
           el("div", { class: "act" },
             button("Copy --limit", () => copy(limit, "the option for these hosts")),
-            cause.next.includes("`") && button("Copy command", () => copy(cause.next.split("`")[1], "the command")),
+            cause.next.includes("`") && button("Copy command", () => copy(visible(cause.next.split("`")[1]), "the command")),
             el("a", { href: link({ view: "map", ...only }) }, "Map"), el("a", { href: link({ view: "devices", ...only }) }, "Devices"))));
     }).filter(Boolean);
     const good = data.devices.state.length && !data.causes.length;
@@ -337,7 +349,7 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
       el("td", {}, truth(device, "real")), el("td", {}, lineList(openTexts(device))),
       el("td", {}, lineList([data.devices.serial[device], data.devices.uuid[device]].filter(Boolean))),
       el("td", {}, lineList([field(device, "pci_address"), field(device, "nodes")].filter(Boolean))),
-      el("td", {}, lineList(problemsOf(device).map((one) => one.problem))));
+      el("td", {}, lineList(problemsOf(device))));
   }
 
   function chosen() {
@@ -482,7 +494,7 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
   const plainRow = (device) => [hostName(hostOf[device]), rackOf(hostOf[device]), deviceName(device), data.devices.serial[device],
     data.devices.uuid[device], field(device, "pci_address"), STATES[data.devices.state[device]][1], truth(device, "wanted"),
     written(device), holderTexts(device).join("; "), truth(device, "real"), openTexts(device).join("; "),
-    problemsOf(device).map((one) => one.problem).join("; ")];
+    problemsOf(device).join("; ")];
   const COLUMNS = ["host", "rack", "device", "serial", "uuid", "pci_address", "state", "wanted", "written", "promised", "real", "open_in", "problems"];
 
   function saveCsv() {
@@ -493,7 +505,10 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
     say(`Saved ${plural(found.count, "device")}.`);
   }
 
-  const escaped = (text) => String(text).replace(/[\\|`*_<>\[\]]/g, "\\$&").replace(/[\r\n]+/g, " ");
+  const escaped = (text) => visible(String(text)).replace(/[\\|`*_<>\[\]]/g, "\\$&");
+  // A command of a next step stays one. Around it, nothing of a host becomes a picture or a link.
+  const escapedStep = (text) => text.split("`").map((part, place, parts) => place % 2 === 0 ? escaped(part)
+    : place + 1 < parts.length ? `\`${visible(part)}\`` : escaped(`\`${part}`)).join("");
   const grid = (rows) => [rows[0], rows[0].map(() => "---"), ...rows.slice(1)].map((row) => `| ${row.join(" | ")} |`).join("\n");
 
   function markdown() {
@@ -504,10 +519,10 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
     if (state.view === "causes" && host < 0) {
       return data.causes.map((cause) => [cause, cause.hosts.filter((one) => found.hosts[one])]).filter(([, hosts]) => hosts.length)
         .map(([cause, hosts]) => `- **${plural(hosts.length, "host")}**: ${escaped(cause.problem)} (${escaped(cause.rule)})`
-          + (cause.next ? `\n  Next: ${cause.next}` : "") + `\n  \`--limit ${hosts.map(hostName).join(",")}\``).join("\n");
+          + (cause.next ? `\n  Next: ${escapedStep(cause.next)}` : "") + `\n  \`--limit ${hosts.map(hostName).join(",")}\``).join("\n");
     }
     const list = host >= 0 ? devicesOf(host) : chosen().slice(0, 4 * PAGE);
-    const head = host >= 0 ? `## ${escaped(hostName(host))}\n\n${findingsOf(host).map((one) => `- ${escaped(one.problem)}\n  Next: ${one.next}\n`).join("")}\n` : "";
+    const head = host >= 0 ? `## ${escaped(hostName(host))}\n\n${findingsOf(host).map((one) => `- ${escaped(one.problem)}\n  Next: ${escapedStep(one.next)}\n`).join("")}\n` : "";
     return head + grid([["host", "device", "state", "serial", "promised", "problems"],
       ...list.map((device) => plainRow(device)).map((row) => [0, 2, 6, 3, 9, 12].map((place) => escaped(row[place])))]);
   }

@@ -253,6 +253,37 @@ class TestInABrowser:
             assert browser.run("typeof harmed") == "undefined" and not browser.run("document.images.length")
             assert browser.run("[...document.links].every((one) => one.href.startsWith('file:'))")
 
+    def test_texts_of_a_host_are_seen_as_they_are(self, browser, show):
+        """No character turns the direction of a text or ends the line of a command; no text is a mark or a pattern."""
+        bad = {"report": fleet.report(0), "gathered": fleet.MADE}
+        odd = "\u202e321\u200b\x1b[2K"
+        nodes = [f"{odd} $&{{uuid}}$` {{x}}"]
+        bad["report"]["devices"][0].update(serial="$&{uuid}$`", uuid="u{serial}", id="i", nodes=nodes)
+        fleet.finding(bad["report"], "rule", "", odd, f"`one\ntwo{odd}` ![x](http://x.example) `", 0)
+        show(made({"gpu-1": bad}), "host=gpu-1")
+        shown = r"\u202e321\u200b\x1b[2K"
+        cells = texts(browser, "tbody tr:first-child td li")
+        assert "$&{uuid}$`" in cells and "u{serial}" in cells and f"{shown} $&{{uuid}}$` {{x}}" in cells
+        assert cells[-1] == shown and f"one two{shown}" in texts(browser, ".cause code")
+        browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        for at in ("host=gpu-1", "view=causes"):
+            browser.run(f"copied = ''; location.hash = '{at}'")
+            browser.press("y")
+            browser.wait("window.copied")
+            step = next(line for line in browser.run("copied").splitlines() if "Next: " in line)
+            assert step.endswith(f"Next: `one two{shown}` !\\[x\\](http://x.example) \\`")
+        browser.run("copied = ''; [...document.querySelectorAll('.act button')][1].click()")
+        browser.wait("window.copied")
+        assert browser.run("copied") == f"one two{shown}"
+
+    def test_a_device_with_many_problems_has_a_short_row(self, browser, show):
+        bad = {"report": fleet.report(0), "gathered": fleet.MADE}
+        for number in range(30):
+            fleet.finding(bad["report"], f"rule{number}", "", f"problem {number}", "", 0)
+        show(made({"gpu-1": bad}), "view=devices")
+        row = texts(browser, "tbody tr:first-child td:last-child li")
+        assert len(row) == 21 and row[20] == "and 10 more"
+
     def test_copies_are_markdown_and_csv_without_formulas(self, browser, show):
         bad = {"report": fleet.report(0), "gathered": fleet.MADE}
         bad["report"]["devices"][0].update(serial="=1+1", uuid="a|b")
