@@ -73,10 +73,10 @@ def read_answer(name: str, rack: str, result: Any) -> HostAnswer:
     document = result.get("report")
     gathered = _number(result.get("gathered"))
     if not isinstance(document, Mapping):
-        said = _text(result.get("msg"))
+        said = text_of(result.get("msg"))
         lost = "the host can't be reached" if result.get("unreachable") else "the host gave no answer"
         return HostAnswer(name, rack, f"{lost}: {said}" if said else lost, gathered)
-    release = _text(document.get("release"))
+    release = text_of(document.get("release"))
     why = "" if release else NO_RELEASE
     rows = [row for row in _list(document.get("devices"))[:MOST] if isinstance(row, Mapping)]
     return HostAnswer(
@@ -86,7 +86,7 @@ def read_answer(name: str, rack: str, result: Any) -> HostAnswer:
         gathered,
         _number(document.get("made")),
         _number(document.get("uptime")),
-        _text(document.get("boot_id")),
+        text_of(document.get("boot_id")),
         release,
         tuple(_device(row, bool(why)) for row in rows),
         tuple(_findings(document, rows)),
@@ -118,22 +118,22 @@ def plain(value: Any) -> Any:
 
 
 def _device(row: Mapping[str, Any], unsure: bool) -> ReportedDevice:
-    fields = {key: _text(row.get(key)) for key in PLAIN}
+    fields = {key: text_of(row.get(key)) for key in PLAIN}
     fields.update({key: mark.join(_texts(row.get(key))) for key, mark in JOINED.items()})
     numa = row.get("numa_node")
     fields["numa_node"] = str(numa) if isinstance(numa, int) and not isinstance(numa, bool) else ""
     for name in TRUTHS:
         state, text, *_rest = [*_list(row.get(name)), "", ""]
-        fields[name] = _text(state) or "unknown"
-        fields[f"{name}_text"] = _text(text)
+        fields[name] = text_of(state) or "unknown"
+        fields[f"{name}_text"] = text_of(text)
     fields["files"] = " ".join(_texts(_nth(row.get("written"), 2)))
     if row.get("openers", ()) is None:
         fields["unknown"] = " ".join(dict.fromkeys((*fields["unknown"].split(), "openers")))
     wrong = any(isinstance(index, int) for index in _list(row.get("findings")))
     state = _state(fields, wrong, unsure)
-    holders = tuple(map(_holder, _records(_nth(row.get("promised"), 2))))
-    openers = tuple(dict.fromkeys(map(_opener, _records(row.get("openers")))))
-    return ReportedDevice(fields, _text(row.get("serial")), _text(row.get("uuid")), holders, openers, state)
+    holders = tuple(map(_holder, records_of(_nth(row.get("promised"), 2))))
+    openers = tuple(dict.fromkeys(map(_opener, records_of(row.get("openers")))))
+    return ReportedDevice(fields, text_of(row.get("serial")), text_of(row.get("uuid")), holders, openers, state)
 
 
 def _state(fields: Mapping[str, str], wrong: bool, unsure: bool) -> str:
@@ -150,11 +150,11 @@ def _state(fields: Mapping[str, str], wrong: bool, unsure: bool) -> str:
 
 
 def _holder(one: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*(_text(one.get(key)) for key in ("who", "owner", "request", "state")), _number(one.get("since")))
+    return (*(text_of(one.get(key)) for key in ("who", "owner", "request", "state")), _number(one.get("since")))
 
 
 def _opener(one: Mapping[str, Any]) -> tuple[Any, ...]:
-    texts = [_text(one.get(key)) for key in ("command", "unit", "container", "engine", "pod", "job", "user")]
+    texts = [text_of(one.get(key)) for key in ("command", "unit", "container", "engine", "pod", "job", "user")]
     command, unit, container, *rest = texts
     short = container[:CONTAINER] if len(container) == 64 else container
     return (_number(one.get("pid")), command, _number(one.get("uid")), unit, short, *rest)
@@ -166,8 +166,8 @@ def _findings(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) ->
         for index in _list(row.get("findings")):
             if isinstance(index, int) and place not in about.setdefault(index, [])[-1:]:
                 about[index].append(place)
-    for index, one in enumerate(_records(document.get("findings"))):
-        rule, subject, problem, then = (_text(one.get(key)) for key in ("rule", "subject", "problem", "next"))
+    for index, one in enumerate(records_of(document.get("findings"))):
+        rule, subject, problem, then = (text_of(one.get(key)) for key in ("rule", "subject", "problem", "next"))
         yield ReportedFinding(rule or "unnamed", subject, problem, then, tuple(about.get(index, ())))
 
 
@@ -176,17 +176,18 @@ def _links(value: Any, count: int) -> Iterable[tuple[Any, ...]]:
         first, second, kind, parallel, *_rest = [*_list(link), None, None, None, None]
         ends = [end for end in (first, second) if isinstance(end, int) and 0 <= end < count]
         if len(ends) == 2:
-            yield (*ends, _text(kind), _number(parallel))
+            yield (*ends, text_of(kind), _number(parallel))
 
 
 def _nics(value: Any) -> Iterable[tuple[Any, ...]]:
-    for one in _records(value):
+    for one in records_of(value):
         numa = one.get("numa_node")
         place = "/".join(_texts(one.get("pcie_path")))
         yield " ".join(_texts(one.get("names"))), str(numa) if isinstance(numa, int) else "", place
 
 
-def _records(value: Any) -> list[Mapping[str, Any]]:
+def records_of(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings in a list, at most MOST."""
     return [one for one in _list(value)[:MOST] if isinstance(one, Mapping)]
 
 
@@ -200,10 +201,10 @@ def _nth(value: Any, place: int) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    return [text for text in map(_text, _list(value)[:MOST]) if text]
+    return [text for text in map(text_of, _list(value)[:MOST]) if text]
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return a text that JSON, HTML and CSV can hold: half a surrogate pair becomes an escape."""
     if not isinstance(value, str):
         return ""

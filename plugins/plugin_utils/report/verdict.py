@@ -16,7 +16,13 @@ from xml.etree import ElementTree
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.specs import STALE as STALE_RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import rule_with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
-from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import UNKNOWN, HostAnswer
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import (
+    MOST,
+    UNKNOWN,
+    HostAnswer,
+    records_of,
+    text_of,
+)
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.summary import counted
 
 WELL, UNSURE = "well", "unknown"
@@ -87,15 +93,16 @@ def _drift(check: Mapping[str, Any], silent: bool) -> Iterable[HostProblem]:
     again = "`ansible-playbook fleet.cdi.provision`"
     parts = check.get("parts")
     if isinstance(parts, Mapping):
-        names = [str(name) for name, changed in parts.items() if changed is True]
+        names = [text_of(name) for name, changed in list(parts.items())[:MOST] if changed is True]
         if names:
             yield HostProblem(DRIFT, "settings", f"the settings would change: {', '.join(names)}", again)
-    found = check.get("problems")
-    listed = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    listed = records_of(check.get("problems"))
     for one in listed:
-        yield HostProblem(PROBLEM, str(one.get("code", "")), str(one.get("message", "")), again)
+        yield HostProblem(PROBLEM, text_of(one.get("code")), text_of(one.get("message")), again)
     if not listed and not isinstance(parts, Mapping) and not silent:
-        yield HostProblem(UNSURE, "no-check", f"no check of the settings: {check.get('msg', 'no answer')}", again)
+        yield HostProblem(
+            UNSURE, "no-check", f"no check of the settings: {text_of(check.get('msg')) or 'no answer'}", again
+        )
 
 
 def verdict_document(verdicts: Sequence[HostVerdict]) -> dict[str, Any]:

@@ -66,6 +66,10 @@ def test_each_rule_in_the_table_exists():
             "would change: specs, refresh",
         ),
         ({**AGREES, "problems": [{"code": "runtime-off", "message": "docker"}]}, "problem", "docker"),
+        ({**AGREES, "problems": [{"code": "c\ud800", "message": "half \ud800"}]}, "problem", r"half \ud800"),
+        ({**AGREES, "parts": {"\ud800": True}}, "drift", r"would change: \ud800"),
+        ({"msg": "half \ud800"}, "unknown", r"half \ud800"),
+        ({**AGREES, "problems": [{"code": 1, "message": [2]}]}, "problem", ""),
         ({"msg": "no such option"}, "unknown", "no such option"),
         (None, "unknown", "no answer"),
         ([], "unknown", "no answer"),
@@ -73,9 +77,17 @@ def test_each_rule_in_the_table_exists():
 )
 def test_the_check_of_the_settings(check, sort, text):
     found = judged(fleet.report(0), check)
-    assert (
-        found.verdict == sort and all(text in one.text for one in found.problems) and bool(found.problems) == bool(text)
-    )
+    assert found.verdict == sort and all(text in one.text for one in found.problems)
+    assert bool(found.problems) == (sort != "well")
+    files = verdict.verdict_files([found])
+    assert all(files[form].encode() for form in ("json", "xml")) and "\n".join(files["table"]).encode()
+
+
+def test_the_verdict_on_a_hostile_host_is_of_bounded_size():
+    """It was as long as what the host said."""
+    check = {"parts": {str(number): True for number in range(10**5)}, "problems": [{"message": "x" * 10**6}] * 10**4}
+    found = judged(fleet.report(0), check)
+    assert sum(len(one.text) for one in found.problems) < 10**7
 
 
 def test_the_worst_counts_and_all_are_told():
