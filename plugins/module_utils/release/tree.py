@@ -125,7 +125,7 @@ def set_on_path(prefix: str, wanted: bool) -> None:
     mine = is_on_path(prefix)
     if wanted and made:
         remember(prefix, on_path=True)
-        os.makedirs(os.path.dirname(ON_PATH), exist_ok=True)
+        _make(_missing_above(ON_PATH))
         os.symlink(f"{prefix}/bin/fleet-cdi", ON_PATH)
         sync(os.path.dirname(ON_PATH))
     elif not wanted:
@@ -162,8 +162,7 @@ def set_shared(prefix: str, wanted: Iterable[str]) -> None:
     if wanted != record["shared"]:
         directories = sorted({*record["directories"], *made})
         remember(prefix, shared=sorted({*ours, *wanted}), directories=directories)
-    for directory in sorted(made, key=len):
-        os.mkdir(directory)
+    _make(made)
     for link in wanted:
         if link not in ours:
             os.symlink(at(prefix, "current", "share", SHARED[link]), link)
@@ -171,6 +170,12 @@ def set_shared(prefix: str, wanted: Iterable[str]) -> None:
         if link not in wanted:
             os.unlink(link)
     remember(prefix, shared=wanted)
+
+
+def _make(directories: Iterable[str]) -> None:
+    """Make directories, the outermost first. The umask would not limit an access list that they inherit."""
+    for directory in sorted(directories, key=len):
+        os.mkdir(directory, files.DIRECTORY_MODE)
 
 
 def _missing_above(path: str) -> Iterator[str]:

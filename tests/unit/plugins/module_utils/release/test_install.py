@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -132,9 +133,12 @@ def test_everybody_may_run_it_whatever_the_umask(target):
         assert bits == (0o755 if executable else 0o644), path
 
 
-def test_nobody_else_may_write_a_file_while_it_is_made_whatever_the_umask(target, run):
+@pytest.mark.parametrize("inherits", [False, True])
+def test_nobody_else_may_write_a_file_while_it_is_made_whatever_the_umask(target, run, inherits):
     """Who opens one then keeps the descriptor, and can change later what root runs."""
     writable = set()
+    if inherits:  # what is made below is open to a user, whom the umask does not limit
+        subprocess.run(["setfacl", "-d", "-m", "u:1000:rwx", target.directory], check=True)
 
     def watched(command):
         done = run(command)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def test_the_command_is_on_the_path_until_it_is_removed(target, on_path):
     assert target.install(release).changed and on_path.is_symlink()
     target.remove()
     assert not os.path.lexists(on_path)
+
+
+@pytest.mark.usefixtures("on_path")
+def test_nobody_else_may_write_into_the_directories_of_the_links(target, tmp_path):
+    """Root's shell runs what lies in that of completions."""
+    subprocess.run(["setfacl", "-d", "-m", "u:1000:rwx", tmp_path], check=True)
+    target.install(target.release())
+    made = [path for path in (tmp_path / "usr").rglob("*") if path.is_dir() and not path.is_symlink()]
+    assert len(made) > 5 and [path for path in made if path.stat().st_mode & 0o022] == []
 
 
 def test_it_can_be_done_without_and_stays_so(target, on_path):
