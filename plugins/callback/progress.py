@@ -186,8 +186,7 @@ class CallbackModule(CallbackBase):
             path = os.path.join(directory, f"cause-{number}.limit")
             try:
                 os.makedirs(directory, exist_ok=True)
-                with open(path, "w", encoding="utf-8") as file:
-                    file.writelines(f"{host}\n" for host in cause.hosts)
+                _write_new(path, "".join(f"{host}\n" for host in cause.hosts))
                 limit, more = f"@{path}", ""
             except OSError as error:
                 self._display.warning(f"{path}: {error.strerror}; the hosts of a cause could not be written to it")
@@ -294,6 +293,14 @@ class CallbackModule(CallbackBase):
             return self.get_option(name)
         except KeyError:
             return DEFAULTS[name]
+
+
+def _write_new(path: str, text: str) -> None:
+    """Put a new file in the place of whatever is at `path`, which another user may have made. Raises OSError."""
+    new = f"{path}.{os.urandom(8).hex()}"
+    with open(new, "x", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(new, path)
 
 
 def _hosts(count: int) -> str:

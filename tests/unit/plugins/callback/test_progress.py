@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -94,6 +95,19 @@ def test_hosts_of_a_cause_are_written_to_a_file(command, monkeypatch, tmp_path):
     assert end(run(command)) == [COUNTS, *CAUSE, f"  --limit @{path}"]
     assert path.read_text().split() == ["bad1", "bad2", "bad3", "bad4"]
     assert sorted(one.name for one in path.parent.iterdir()) == ["cause-1.limit", "cause-mine.limit"]
+
+
+@pytest.mark.parametrize("make", [lambda path, mine: path.symlink_to(mine), lambda path, _mine: os.mkfifo(path)])
+def test_what_another_user_puts_in_place_of_the_file_is_replaced(command, monkeypatch, tmp_path, make):
+    """The directory may be one of another user, as below /tmp."""
+    mine, path = tmp_path / "mine", tmp_path / "causes/cause-1.limit"
+    mine.write_text("precious")
+    path.parent.mkdir()
+    make(path, mine)
+    monkeypatch.setenv("FLEET_CDI_PROGRESS_LIMITS", str(path.parent))
+    assert f"  --limit @{path}" in end(run(command))
+    assert mine.read_text() == "precious" and stat.S_ISREG(path.lstat().st_mode)
+    assert path.read_text().split() == ["bad1", "bad2", "bad3", "bad4"] and len([*path.parent.iterdir()]) == 1
 
 
 def test_a_terminal_has_a_table_that_stays_in_its_place(command, monkeypatch):
