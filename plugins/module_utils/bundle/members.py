@@ -25,7 +25,7 @@ from ..release import host, host_release_info
 from ..safe_text import one_line
 from ..system import processes
 from .bounded_files import document_at, listing
-from .redaction import OURS, redacted, redacted_text
+from .redaction import OURS, redacted, redacted_lines, redacted_text
 
 SECONDS = 30.0  # for one member
 ALL = 120.0  # seconds for all members
@@ -228,7 +228,7 @@ def _command(name: str, words: Sequence[str]) -> BundleMember:
         done = processes.run(words, SECONDS, largest=LARGEST)
         if done.status:
             raise CdiError(" ".join(done.err.split()) or f"{words[0]}: exit status {done.status}")
-        lines = [one_line(redacted_text(line)) for line in done.out.splitlines()]
+        lines = [one_line(line) for line in redacted_lines(done.out)]
         sys.stdout.write("".join(f"{line}\n" for line in lines or ["(nothing)"]))
         return 0
 

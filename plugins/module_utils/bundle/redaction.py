@@ -44,6 +44,11 @@ def redacted_text(text: str) -> str:
     return "".join(_without_values(text))
 
 
+def redacted_lines(text: str) -> list[str]:
+    """Return the lines of a log without secrets. A private key has many lines; one without an end takes the rest."""
+    return [redacted_text(line) for line in _PEM.sub(REDACTED, text).splitlines()]
+
+
 def _without_values(text: str) -> Iterator[str]:
     """Yield the pieces of a text, without the values behind names that look secret."""
     at = 0

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
-from ansible_collections.fleet.cdi.plugins.module_utils.bundle.redaction import OURS, redacted
+from ansible_collections.fleet.cdi.plugins.module_utils.bundle.redaction import OURS, redacted, redacted_lines
 
 CASES = yaml.safe_load(Path(__file__).with_name("redactions.yml").read_text(encoding="utf-8"))
 
@@ -26,6 +26,19 @@ def test_case(case):
 def test_a_secret_is_found_behind_any_name_that_has_the_word(name, value):
     found = redacted({"env": [f"X{name}PASSWORD=abc {value}"], f"{name}token": value, "args": ["--secret", value]})
     assert value not in repr(found)
+
+
+def test_a_private_key_in_a_log_has_lines():
+    log = [
+        "-----BEGIN PRIVATE KEY-----",
+        "MIIEvQIBADAN",
+        "-----END PRIVATE KEY-----",
+        "next",
+        "-----BEGIN PRIVATE KEY-----",
+        "MC",
+    ]
+    lines = redacted_lines("".join(f"12:00 fleet-cdi[1]: {line}\n" for line in log))
+    assert lines == ["12:00 fleet-cdi[1]: [redacted]", "12:00 fleet-cdi[1]: next", "12:00 fleet-cdi[1]: [redacted]"]
 
 
 def test_it_takes_no_more_time_than_the_text_is_long():
