@@ -56,6 +56,7 @@ requirements:
 
 import glob
 import os
+import re
 import shutil
 import sys
 import time
@@ -156,7 +157,7 @@ class CallbackModule(CallbackBase):
     def v2_on_file_diff(self, result: Any) -> None:
         for one in [result._result, *(result._result.get("results") or ())]:
             if one.get("diff") and one.get("changed"):
-                self._say(f"{result._host.get_name()}:\n{self._get_diff(one['diff'])}")
+                self._say(f"{result._host.get_name()}:\n{self._get_diff(_visible(one['diff']))}")
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -293,6 +294,15 @@ class CallbackModule(CallbackBase):
             return self.get_option(name)
         except KeyError:
             return DEFAULTS[name]
+
+
+def _visible(diff: Any) -> Any:
+    """Return a diff with escapes in its texts: a file on a host may have what drives a terminal."""
+    if isinstance(diff, str):
+        return re.sub(r"[^\n\t]+", lambda part: causes.one_line(part[0]), diff)
+    if isinstance(diff, Mapping):
+        return {name: _visible(one) for name, one in diff.items()}
+    return [_visible(one) for one in diff] if isinstance(diff, (list, tuple)) else diff
 
 
 def _write_new(path: str, text: str) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -108,6 +109,15 @@ def test_what_another_user_puts_in_place_of_the_file_is_replaced(command, monkey
     assert f"  --limit @{path}" in end(run(command))
     assert mine.read_text() == "precious" and stat.S_ISREG(path.lstat().st_mode)
     assert path.read_text().split() == ["bad1", "bad2", "bad3", "bad4"] and len([*path.parent.iterdir()]) == 1
+
+
+def test_a_diff_of_a_host_drives_no_terminal(command, tmp_path):
+    tasks = [{"ansible.builtin.copy": {"content": "\x1b]0;title\x07\n\tnext\u202e\n", "dest": str(tmp_path / "made")}}]
+    python = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    play = {"hosts": "good1", "gather_facts": False, "vars": python, "tasks": tasks}
+    (tmp_path / "site.yml").write_text(json.dumps([play]))
+    done = subprocess.run([*command, "--diff"], capture_output=True, text=True, check=True)
+    assert "+\\x1b]0;title\\x07\n+\tnext\\u202e\n" in done.stdout
 
 
 def test_a_terminal_has_a_table_that_stays_in_its_place(command, monkeypatch):
