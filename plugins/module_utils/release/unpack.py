@@ -57,7 +57,7 @@ def unpack(
 def _make_plain(directory: str) -> None:
     """Make a directory in which files have no access list, which the umask would not limit (acl(5)).
 
-    Above it, an administrator may let a user write what others make. Root runs what is made here.
+    Above it, an administrator may let a user write what others make. Root runs the files here.
     """
     os.mkdir(directory, 0o700)
     for name in (INHERITED, directories.ACCESS_LIST):
