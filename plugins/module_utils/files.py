@@ -17,7 +17,7 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from . import directories, documents
 from .records import CdiError
@@ -80,6 +80,16 @@ def _access_list(handle: int) -> bytes:
         return b""
 
 
+def drop_access_lists(where: Union[str, int]) -> None:
+    """Remove what a new file or directory inherited from the directory that it was made in (acl(5)).
+
+    `where`: its path or descriptor. The umask does not limit an inherited list.
+    """
+    for name in (directories.ACCESS_LIST, directories.INHERITED):
+        with suppress(OSError):  # it has none, or the file system has no such lists
+            os.removexattr(where, name)
+
+
 def check(path: str) -> None:
     """Raise CdiError where `replace` or `remove` would, as far as this is known: for check mode. Writes nothing."""
     directory, name = os.path.split(path)
@@ -137,7 +147,7 @@ def replace(
             file.flush()
             if owner is not None:
                 os.fchown(handle, *owner)
-            # With an access list, the bits of the group are its mask, which may give more than the group has.
+            drop_access_lists(handle)  # the bits of the group are the mask of a list, and may give it more than it has
             os.fchmod(handle, mode & ~stat.S_IRWXG if access_list else mode)
             if access_list:
                 os.setxattr(handle, directories.ACCESS_LIST, access_list)

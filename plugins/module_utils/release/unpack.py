@@ -11,9 +11,8 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 
-from .. import directories, files
+from .. import files
 from ..records import CdiError
 from . import sums
 from .contents import identify
@@ -23,7 +22,6 @@ from .tree import at, discard, sync
 
 # What importlib says since Python 3.13 if the kernel takes only a part of a file (SourceFileLoader, _write_atomic).
 PARTLY = "didn't write the full pyc file"
-INHERITED = "system.posix_acl_default"  # extended attribute: entries for the access list of all that is made below
 
 
 def unpack(
@@ -37,7 +35,8 @@ def unpack(
         at(prefix, release),
     )
     try:
-        _make_plain(partial)
+        os.mkdir(partial, 0o700)
+        files.drop_access_lists(partial)  # root runs what is made here
         for name, content in sources.items():
             path = os.path.join(partial, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -52,17 +51,6 @@ def unpack(
     os.rename(partial, directory)
     sync(at(prefix))
     discard(old)
-
-
-def _make_plain(directory: str) -> None:
-    """Make a directory in which files have no access list, which the umask would not limit (acl(5)).
-
-    Above it, an administrator may let a user write what others make. Root runs the files here.
-    """
-    os.mkdir(directory, 0o700)
-    for name in (INHERITED, directories.ACCESS_LIST):
-        with suppress(OSError):  # it has none, or the file system has no such lists
-            os.removexattr(directory, name)
 
 
 def _read(archive: bytes, release: str) -> dict[str, bytes]:

@@ -30,6 +30,19 @@ def test_writes_the_bytes_with_the_mode_whatever_the_umask(tmp_path):
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o644
 
 
+@pytest.mark.counterpart("acl")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_file_without_an_access_list_inherits_none(tmp_path, mode):
+    """A user in the list of the directory may read or write it no more than before."""
+    path = tmp_path / "a.json"
+    files.replace(str(path), b"1", mode)
+    subprocess.run(["setfacl", "-d", "-m", "u:1234:rwx", tmp_path], check=True)
+    live = files.read(str(path))
+    files.replace(str(path), b"2", live.mode, (live.uid, live.gid), live.access_list)
+    assert "user:1234" not in subprocess.run(["getfacl", "-n", path], capture_output=True, text=True, check=True).stdout
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_a_new_directory_is_never_open_to_more_users_than_it_will_be(tmp_path, monkeypatch, mode, umask):

@@ -133,7 +133,7 @@ def test_everybody_may_run_it_whatever_the_umask(target):
         assert bits == (0o755 if executable else 0o644), path
 
 
-@pytest.mark.parametrize("inherits", [False, True])
+@pytest.mark.parametrize("inherits", [False, pytest.param(True, marks=pytest.mark.counterpart("acl"))])
 def test_nobody_else_may_write_a_file_while_it_is_made_whatever_the_umask(target, run, inherits):
     """Who opens one then keeps the descriptor, and can change later what root runs."""
     writable = set()

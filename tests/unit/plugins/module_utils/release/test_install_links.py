@@ -52,6 +52,7 @@ def test_the_command_is_on_the_path_until_it_is_removed(target, on_path):
     assert not os.path.lexists(on_path)
 
 
+@pytest.mark.counterpart("acl")
 @pytest.mark.usefixtures("on_path")
 def test_nobody_else_may_write_into_the_directories_of_the_links(target, tmp_path):
     """Root's shell runs what lies in that of completions."""
