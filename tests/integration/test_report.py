@@ -22,7 +22,9 @@ INVENTORY = {
         "vars": {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
-            "ansible_become": False,
+            # Ansible takes it for the controller too, which has no such program.
+            "ansible_become": True,
+            "ansible_become_exe": "/nonexistent/sudo",
             "cdi_host_install_packages": False,
             "cdi_host_refresh": False,
             "cdi_host_command_link": False,
@@ -37,7 +39,7 @@ INVENTORY = {
             },
         },
         "children": {
-            "rack1": {"hosts": {"here": {}}},
+            "rack1": {"hosts": {"here": {"ansible_become": False}}},
             "rack2": {"hosts": {"away": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}}},
         },
     }
@@ -51,6 +53,7 @@ def play(tmp_path):
     """Run a playbook of the collection: play(name, options) -> (exit status, output)."""
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(INVENTORY))
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath")}
+    environment["ANSIBLE_BECOME_ALLOW_SAME_USER"] = "1"  # as for a user who is not root
     environment.pop("PWD", None)  # as in a unit of systemd
 
     def run(name, *options):
