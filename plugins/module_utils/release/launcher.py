@@ -106,6 +106,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.hooks.main import main
 main(sys.argv[1:], os.path.basename(RELEASE))
 """
 
+_DEFAULTS = re.compile(r"^    status = main\(sys\.argv\[1:\], [^{]*(\{.*\})\)$", re.MULTILINE)  # as in _BODY
+
 FLEET_CDI = "fleet-cdi"
 CDI_HOOK = "cdi-hook"
 SLURM_JOB = "slurm-job"  # slurm.conf takes a path without arguments for Prolog and Epilog
@@ -129,6 +131,15 @@ def text(python: str, defaults: Mapping[str, Any]) -> str:
     can't name.
     """
     return _script(python, "-IS", _BODY, defaults)
+
+
+def defaults_of(launcher: str) -> dict[str, Any]:
+    """Return the defaults in the text of `bin/fleet-cdi`; {} if the text is not ours."""
+    found = _DEFAULTS.search(launcher)
+    try:
+        return dict(json.loads(found[1])) if found else {}
+    except ValueError:
+        return {}
 
 
 def _script(python: str, flags: str, body: str, defaults: Mapping[str, Any]) -> str:

@@ -173,4 +173,22 @@ EXPLANATIONS = (
         ),
         more="fleet-cdi undo --check",
     ),
+    Explanation(
+        id="FC1764",
+        title="The records of this host are in another directory",
+        messages=("where this host has its records: what was changed on it",),
+        means=(
+            "The state directory has the manifest and the ledger. `state_dir` (of role cdi_host: "
+            "`cdi_host_state_dir`) names another directory than the commands of this host use."
+        ),
+        why=(
+            "A new ledger knows no grant, so a device that a request holds would be granted to another one, too. A new "
+            "manifest knows no change, so a removal would leave specs and units without the code."
+        ),
+        do=(
+            "Set the old directory again, for all roles on the host. To move the records, run playbook "
+            "fleet.cdi.remove with the old directory, and then fleet.cdi.provision with the new one."
+        ),
+        more="cat /opt/cdi/bin/fleet-cdi",
+    ),
 )

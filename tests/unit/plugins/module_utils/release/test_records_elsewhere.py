@@ -1,0 +1,68 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Another state directory than that of a host's records: with a new ledger, held devices would be granted again."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard, host_release, launcher
+
+DOCUMENT = {"version": 1, "files": {"/etc/x": {"applied": [None], "kind": "", "by": "spec", "prior": None}}}
+
+RECORDS = {
+    "none": ({}, False),
+    "a manifest": ({"manifest.json": json.dumps(DOCUMENT)}, True),
+    "a manifest without an entry": ({"manifest.json": json.dumps({"version": 1, "files": {}})}, False),
+    "grants": ({"ledger.db": "x"}, True),
+    "a file of others": ({"notes": "x"}, False),
+}
+
+
+@pytest.fixture
+def options(target, tmp_path):
+    """Options of module host_release for a host whose commands have their records in the directory `old`."""
+    release = target.release()
+    target.install(release, state_dir=str(tmp_path / "old"))
+    (tmp_path / "old").mkdir()
+    return {
+        "state": "present",
+        "prefix": target.prefix,
+        "release": release.id,
+        "python": sys.executable,
+        "parts": [],
+        "supported_only": False,
+        "command_link": None,
+        "archive": None,
+        "state_dir": str(tmp_path / "new"),
+        "device_list": "/run/cdi-inventory.json",
+        "spec_dirs": ["/etc/cdi"],
+    }
+
+
+@pytest.mark.parametrize(("records", "refused"), RECORDS.values(), ids=RECORDS)
+def test_it_is_refused_where_there_are_records(options, tmp_path, records, refused):
+    for name, text in records.items():
+        (tmp_path / "old" / name).write_text(text)
+    assert not host_release.answer({**options, "state_dir": str(tmp_path / "old")}, True)[0]["changed"]
+    if not refused:
+        assert host_release.answer(options, True)[0]["changed"]
+        return
+    for state in ("present", "absent"):  # a removal would not find the rest, and would not see who holds what
+        for check in (True, False):
+            with pytest.raises(CdiError, match=f"^state_dir: found {tmp_path}/new; expected {tmp_path}/old, where"):
+                host_release.answer({**options, "state": state, "on_needed": "drop"}, check)
+    assert not (tmp_path / "new").exists() and guard.active(options["prefix"])
+
+
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/a b/python3"])
+def test_a_launcher_tells_its_defaults(python):
+    defaults = {"state_dir": "/a, {'b'})", "spec_dirs": ["/c", "/d"]}
+    assert launcher.defaults_of(launcher.text(python, defaults)) == defaults
+    for other in ("", "#!/bin/sh\nexit 1\n", "    status = main(1, {)\n"):
+        assert launcher.defaults_of(other) == {}
