@@ -1,7 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Another state directory than that of a host's records: with a new ledger, held devices would be granted again."""
+"""Module host_release with another state directory than that of the records of a host.
+
+With a new ledger, held devices would be granted again.
+"""
 
 from __future__ import annotations
 
