@@ -165,8 +165,9 @@ class CallbackModule(CallbackBase):
         self._end_play()
         sums = {host: stats.summarize(host) for host in sorted(stats.processed)}
         lost = {host for host, one in sums.items() if one["failures"] or one["unreachable"]}
-        # A block may have rescued a host: it has not failed.
-        found = causes.group(one for one in self._failures if one[0] in lost)
+        # What a block rescued is no cause: of a host that failed, the task counts that failed last.
+        last = {host: task for host, task, _message in self._failures if host in lost}
+        found = causes.group(one for one in self._failures if one[1] == last.get(one[0]))
         counts = {
             "as wanted": sum(host not in lost and not one["changed"] for host, one in sums.items()),
             "changed": sum(host not in lost and one["changed"] > 0 for host, one in sums.items()),

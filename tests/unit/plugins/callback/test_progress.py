@@ -23,6 +23,14 @@ PLAYBOOK = """
   gather_facts: false
   serial: 4
   tasks:
+    - name: Try
+      block:
+        - name: Fail for a moment
+          ansible.builtin.fail: {msg: rescued}
+          when: inventory_hostname in ['good2', 'bad1']
+      rescue:
+        - name: Mend
+          ansible.builtin.debug: {msg: mended}
     - name: Check
       ansible.builtin.fail: {msg: "\\e[31m {{ inventory_hostname }} has no driver"}
       when: inventory_hostname is match('^bad')
@@ -32,14 +40,6 @@ PLAYBOOK = """
     - name: Change
       ansible.builtin.debug: {msg: changed}
       changed_when: inventory_hostname == 'good1'
-    - name: Try
-      block:
-        - name: Fail for a moment
-          ansible.builtin.fail: {msg: rescued}
-          when: inventory_hostname == 'good2'
-      rescue:
-        - name: Mend
-          ansible.builtin.debug: {msg: mended}
 """
 HOSTS = ["good1", "good2", "bad1", "bad2", "bad3", "bad4", "good3", "good4"]
 ERASE, BACK = "\r\x1b[J", "\r\x1b[3A"
