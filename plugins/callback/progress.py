@@ -165,7 +165,7 @@ class CallbackModule(CallbackBase):
         self._end_play()
         sums = {host: stats.summarize(host) for host in sorted(stats.processed)}
         lost = {host for host, one in sums.items() if one["failures"] or one["unreachable"]}
-        # What a block rescued is no cause: of a host that failed, the task counts that failed last.
+        # What a block rescued is not a cause: of a host that failed, the task counts that failed last.
         last = {host: task for host, task, _message in self._failures if host in lost}
         found = causes.group(one for one in self._failures if one[1] == last.get(one[0]))
         counts = {
