@@ -133,6 +133,20 @@ def test_a_line_names_what_changed_and_no_value(part: dict[str, Any], line: str)
     assert list(change_log.change_lines(part)) == list(change_log.change_lines([part])) == [line]
 
 
+def test_what_the_driver_made_is_told_in_place_of_a_change_without_a_diff(host: LoggedHost) -> None:
+    change_log.log_result("cdi_host", {"changed": True, "diff": [], "made": ["/dev/nvidia0", "/dev/nvidiactl"]})
+    assert host.lines() == ["cdi_host: made: /dev/nvidia0", "cdi_host: made: /dev/nvidiactl"]
+    diff = {"after_header": "/a", "before": "", "after": "text"}
+    change_log.log_result("cdi_host", {"changed": True, "diff": [diff], "made": ["/dev/nvidia0"]})
+    assert host.lines() == ["cdi_host: made: /dev/nvidia0", "cdi_host: made: /a"]
+
+
+def test_the_change_of_a_device_by_a_module_is_a_sentence(host: LoggedHost) -> None:
+    state = {"id": "pci:1", "reason": "fan", "until": "", "since": "2026-01-01T00:00:00Z"}
+    change_log.log_result("device_state", {"changed": True, "diff": [], **state})
+    assert host.lines() == ["device_state: pci:1 is out of service until it is enabled: fan"]
+
+
 def test_a_change_without_a_diff_and_a_problem_are_told(host: LoggedHost) -> None:
     change_log.log_result("cdi_host", {"changed": True, "diff": [], "failed": True, "msg": "specs: no device"})
     assert host.lines() == ["cdi_host: changed", "cdi_host: failed: specs: no device"]

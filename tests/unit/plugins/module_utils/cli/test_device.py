@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import re
+import time
 
 import pytest
 
@@ -60,6 +62,13 @@ def test_several_devices_as_a_drain_names_them(device):
     assert (status, [one["id"] for one in json.loads(out)["devices"]]) == (0, ["mem:null"])
     assert device("disable", "--reason", "moved", "--", NAME, "mem:none")[0] == 2
     assert device("enable", "--", "mem:null")[1].startswith("mem:null is in service\n")
+
+
+@pytest.mark.parametrize(("until", "seconds"), [("90m", 5400), ("36h", 129600), ("3d", 259200)])
+def test_a_duration_begins_now(device, until, seconds):
+    document = json.loads(device("disable", NAME, "--reason", "x", "--until", until, "--check", "--json")[1])
+    ends = calendar.timegm(time.strptime(document["devices"][0]["disabled"]["until"], "%Y-%m-%dT%H:%M:%SZ"))
+    assert 0 <= time.time() + seconds - ends < 60
 
 
 @pytest.mark.parametrize(

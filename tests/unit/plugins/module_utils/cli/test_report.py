@@ -14,11 +14,40 @@ pytest.importorskip("ansible")  # trees.fleet builds a release as the controller
 from ansible_collections.fleet.cdi.tests.unit.trees import fleet
 
 
-def test_a_finding_is_told_with_its_page_and_the_next_command(monkeypatch, capsys):
+@pytest.fixture
+def told(monkeypatch, capsys):
+    """told(report) -> (exit code, lines of stdout)."""
+
+    def tell(known):
+        monkeypatch.setattr(report, "report_document", lambda _paths: known)
+        defaults = {"state_dir": "/nowhere", "inventory": "/nowhere", "spec_dirs": [], "prefix": ""}
+        status = main(["report"], "test", defaults)
+        return status, capsys.readouterr().out.splitlines()
+
+    return tell
+
+
+def test_a_finding_is_told_with_its_page_and_the_next_command(told):
     known = fleet.report(1)
     fleet.finding(known, "wanted-gone", "fleet.cdi/gpu=7", "is wanted and gone", "fleet-cdi refresh")
-    monkeypatch.setattr(report, "report_document", lambda _paths: known)
-    defaults = {"state_dir": "/nowhere", "inventory": "/nowhere", "spec_dirs": [], "prefix": ""}
-    assert main(["report"], "test", defaults) == 1
-    told = capsys.readouterr().out
-    assert "wanted-gone: fleet.cdi/gpu=7: is wanted and gone [FC3101]\n  next: fleet-cdi refresh\n" in told
+    status, lines = told(known)
+    assert status == 1
+    assert lines[-3:-1] == ["wanted-gone: fleet.cdi/gpu=7: is wanted and gone [FC3101]", "  next: fleet-cdi refresh"]
+
+
+def test_each_device_has_a_mark_and_is_counted_once(told):
+    known = fleet.report(1)
+    fleet.finding(known, "wanted-gone", "fleet.cdi/gpu=7", "is wanted and gone", "fleet-cdi refresh", 7)
+    for slot in (6, 7):
+        known["devices"][slot].update(openers=None, unknown=["openers"])
+    _status, lines = told(known)
+    assert lines[-1] == "8 devices: 1 disagree (!), 1 unknown (?), 6 agree."
+    rows = {line.split("nvidia.com/gpu=")[1].split()[0]: line for line in lines[1:9]}
+    assert [rows[name][0] for name in ("0", "6", "7")] == [" ", "?", "!"]
+    assert rows["6"].endswith("  unknown") and not rows["5"].endswith("unknown")
+    assert "pid 4000 (python3.11)" in rows["0"]
+
+
+def test_a_host_in_order_is_no_failure(told):
+    status, lines = told(fleet.report(0))
+    assert (status, lines[-1]) == (0, "8 devices: 0 disagree (!), 0 unknown (?), 8 agree.")
