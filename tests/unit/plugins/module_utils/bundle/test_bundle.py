@@ -9,6 +9,7 @@ import io
 import json
 import os
 import stat
+import sys
 import tarfile
 import time
 
@@ -72,9 +73,11 @@ def test_secrets_of_specs_and_of_files_before_ours_stay_on_the_host(host):
     prior = {"content": "aHVudGVyMg==", "mode": 384, "uid": 0, "gid": 0}
     record = {"applied": ["sha256:0"], "kind": "", "by": "", "prior": prior}
     (host.state / "manifest.json").write_text(json.dumps({"version": 1, "files": {"/etc/x": record}}))
+    lines = ("cdiVersion: 0.6.0", "kind: vendor.com/nic", "devices:", "- name: nic0", "  containerEdits:")
+    (host.etc / "b.yaml").write_text("\n".join((*lines, "    env: [PASSWORD=hunter2, C=d]", "")))
     found = host.taken()
     text = json.dumps(found)
-    assert "hunter2" not in text and "aHVudGVyMg" not in text and "A=b" in text
+    assert "hunter2" not in text and "aHVudGVyMg" not in text and "A=b" in text and "C=d" in text
     assert found[f"{TOP}/manifest.json"]["files"]["/etc/x"]["prior"]["mode"] == 384
 
 
@@ -104,6 +107,62 @@ def test_nothing_is_followed_or_waited_for(host, tmp_path):
         *("large.json", "deep.json", "digits.json", "text.json")
     }
     assert found["link.json"]["mode"][0] == "l" and found["fifo.json"]["mode"][0] == "p"
+
+
+def test_a_look_ends_one_directory_below_and_at_the_most_names(host, monkeypatch):
+    for path in ("gpu.d/mine.conf", "gpu.d/more/other.conf", "gpu.d/x.txt"):
+        (host.etc / path).parent.mkdir(exist_ok=True)
+        (host.etc / path).write_text('{"a": 1}')
+    below = {one["name"]: one for one in host.entries()["gpu.d"]["entries"]}
+    assert {name for name, one in below.items() if "content" in one} == {"mine.conf"}
+    assert set(below) == {"mine.conf", "more", "x.txt"} and "entries" not in below["more"]
+    monkeypatch.setattr(bounded_files, "MOST_NAMES", 2)
+    (found,) = bounded_files.listing(str(host.etc), lambda _name: True)["entries"]
+    assert len(found["entries"]) == 2 and found["left_out"] == "more than 2 names"
+
+
+def test_the_state_directory_has_names_and_no_content(host):
+    (host.state / "other.json").write_text('{"a": "stolen"}')
+    found = host.taken()
+    assert [one["name"] for one in found[f"{TOP}/state-dir.json"]["entries"]] == ["other.json"]
+    assert "stolen" not in json.dumps(found)
+
+
+def collected(monkeypatch, names, verb=len):
+    """Return name -> the member of this name."""
+    every = tuple(one for one in members.members() if one.name in names)
+    monkeypatch.setattr(members, "members", lambda: every)
+    return {one.name: one for one in members.collect(Layout(), verb)}
+
+
+def test_what_others_say_is_without_secrets_and_controls(monkeypatch):
+    """The log of the host, the documents of verbs, and the settings of container runtimes."""
+    says = "printf 'a token=hunter2 b\\n\\033[2J\\n'"
+    runs = {"says": says, "fails": "echo no pwd=hunter2 >&2; exit 1", "quiet": "true"}
+    monkeypatch.setattr(members, "COMMANDS", {name: ("sh", "-c", text) for name, text in runs.items()})
+    monkeypatch.setattr(members, "VERBS", {"verb": ("grants", "list")})
+    runtimes = {"runtimes": [{"name": "podman", "config": "token=hunter2"}]}
+    monkeypatch.setattr(members.container_runtime_info, "answer", lambda *_any: (runtimes, ["pwd=hunter2"]))
+
+    def verb(words):
+        return sys.stdout.write(json.dumps({"words": words, "key": {"plugin": "gpu"}, "env": "API_TOKEN=hunter2"}))
+
+    found = collected(monkeypatch, {*runs, "verb", "runtimes.json"}, verb)
+    assert found["says"].content == b"a token=[redacted] b\n\\x1b[2J\n"
+    assert found["fails"].left_out == "no pwd=[redacted]"
+    assert found["quiet"].content == b"(nothing)\n"
+    document = json.loads(found["verb"].content)
+    assert document == {"words": ["grants", "list", "--json"], "key": {"plugin": "gpu"}, "env": "API_TOKEN=[redacted]"}
+    document = json.loads(found["runtimes.json"].content)
+    expected = {"runtimes": [{"name": "podman", "config": "token=[redacted]"}], "warnings": ["pwd=[redacted]"]}
+    assert document == expected
+
+
+def test_all_members_together_have_a_bound(monkeypatch):
+    monkeypatch.setattr(members, "TOTAL", 10)
+    monkeypatch.setattr(members, "COMMANDS", {name: ("echo", text) for name, text in (("a", "12345"), ("b", "1234"))})
+    found = collected(monkeypatch, {"a", "b"})
+    assert (found["a"].content, found["b"].left_out) == (b"12345\n", "is larger than 4 bytes")
 
 
 def test_a_member_that_hangs_or_fails_is_left_out_and_hides_nothing(monkeypatch, tmp_path):
@@ -159,16 +218,26 @@ def test_every_member_can_be_made(tmp_path):
     """On an empty host: what fails is what the host lacks."""
     places = Layout(str(tmp_path / "state"), str(tmp_path / "i.json"), prefix=str(tmp_path), spec_dirs=(str(tmp_path),))
     found = members.collect(places, lambda words: main(words, "", places._asdict()))
-    lacks = {
-        "manifest.json",
-        "inventory.json",
-        "plugin-config.json",
-        "devices.json",
-        "devices-now.json",
-        *members.COMMANDS,
-    }
-    assert {one.name: one.left_out for one in found if one.left_out and one.name not in lacks} == {}
+    failed = {one.name: one.left_out for one in found if one.left_out and one.name not in members.COMMANDS}
+    assert set(failed) - {"plugin-config.json"} == {"manifest.json", "inventory.json", "devices.json"}
+    assert all("No such file" in why or "does not exist" in why for why in failed.values())
     assert [one.name for one in found] == [one.name for one in members.members()]
+
+
+def test_standard_output_gets_the_archive_and_nothing_else(host, monkeypatch):
+    class Output(io.TextIOWrapper):
+        def isatty(self):
+            return terminal
+
+    for terminal, arguments, expected in ((False, (), 0), (True, (), 2), (False, ("--json",), 2)):
+        monkeypatch.setattr(sys, "stdout", Output(io.BytesIO()))
+        assert host("--output", "-", *arguments)[0] == expected
+        written = sys.stdout.buffer.getvalue()
+        if expected:
+            assert written == b""
+        else:
+            with tarfile.open(fileobj=io.BytesIO(written)) as tar:
+                assert f"{TOP}/host.json" in tar.getnames()
 
 
 def test_list_writes_nothing(host, tmp_path, monkeypatch):
