@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.report import device_truth
 from ansible_collections.fleet.cdi.plugins.module_utils.report.device_truth import DeviceTruth, Promise, Truth
@@ -44,3 +45,8 @@ def test_rules(case):
 def test_each_rule_has_a_case_and_a_next_step():
     assert {rule.name for rule in device_truth.DISAGREEMENTS} == {name for case in CASES for name in case["breaks"]}
     assert all(rule.next for rule in device_truth.DISAGREEMENTS)
+
+
+def test_what_the_doctor_says_already_is_a_rule_of_the_doctor():
+    doctor = {rule.name for rule in RULES}
+    assert {name for rule in device_truth.DISAGREEMENTS for name in rule.said_by} <= doctor

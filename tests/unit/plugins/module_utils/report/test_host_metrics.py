@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 import re
+import time
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import last_refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import Sample
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.report import host_metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
@@ -50,11 +54,37 @@ def test_devices_grants_findings_and_refresh(host):
     assert found[f'devices_held{{kind="{KIND}"}}'] == "1"
     assert found['grants{owner="claims"}'] == "1" and found["ledger_readable"] == "1"
     assert (found["refresh_success"], found["refresh_devices_missing"]) == ("1", "0")
+    assert 0 <= time.time() - float(found["refresh_finished_timestamp_seconds"]) < 600
+    assert 0 <= float(found["refresh_duration_seconds"]) < 600
+    assert found[f'devices_open{{kind="{KIND}"}}'] == "0" and found["claims"] == "0"
     assert found[f'spec_written_timestamp_seconds{{kind="{KIND}"}}'] == str(int(host.spec.stat().st_mtime))
     host.spec.write_text("{}")
     found = values(host)
     counts = [int(value) for name, value in found.items() if name.startswith("findings{")]
     assert counts and sum(counts) == int(found["problems"])
+
+
+def test_the_time_of_a_kind_is_that_of_its_oldest_spec(host):
+    newer = host.spec.with_name("vendor.com-more.json")
+    with locked_manifest(host.places.state_dir) as manifest:
+        manifest.write(str(newer), b"{}", KIND)
+    os.utime(host.spec, (1000, 1000))
+    os.utime(newer, (2000, 2000))
+    assert values(host)[f'spec_written_timestamp_seconds{{kind="{KIND}"}}'] == "1000"
+
+
+def test_processes_that_nobody_can_see_leave_out_who_has_devices_open(host, monkeypatch):
+    monkeypatch.setattr(openers, "look", lambda _wanted: openers.OpenersSeen(unseen=1))
+    found = values(host)
+    assert found[f'devices{{kind="{KIND}",state="healthy"}}'] == "2"
+    assert not any(name.startswith("devices_open") for name in found)
+
+
+def test_claims_are_counted(host):
+    os.mkdir(os.path.join(host.places.state_dir, "claims"))
+    for id_ in ("job-1", "job-2"):
+        store.write_claim(host.places.state_dir, ClaimRecord(WantedClaim(id_, {"memory": 1}), token="0011"))
+    assert values(host)["claims"] == "2"
 
 
 def test_an_unreadable_ledger_counts_nothing(host):

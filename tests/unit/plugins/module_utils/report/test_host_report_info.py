@@ -151,7 +151,10 @@ def test_a_spec_that_is_gone(host):
     host.spec.unlink()
     report = host.report()
     assert [one["rule"] for one in report["findings"]] == ["spec-gone"]  # and nothing that follows from it
-    assert all("spec-gone" in problems(report, one) for one in report["devices"])
+    assert {one["names"][0]: problems(report, one) for one in report["devices"]} == {
+        "full": ["spec-gone"],
+        "zero": ["spec-gone"],
+    }
 
 
 def test_a_device_that_our_spec_lost_has_one_problem(host):
@@ -200,7 +203,7 @@ def test_a_stale_spec_concerns_the_devices_that_it_is_about(host):
     document["containerEdits"] = {"mounts": full["containerEdits"].pop("mounts")}
     host.spec.write_text(json.dumps(document))
     report = host.report()
-    assert all(problems(report, one) for one in report["devices"])  # of the whole spec: all of its devices
+    assert {one["names"][0] for one in report["devices"] if problems(report, one)} == {"full", "zero"}  # of the whole spec: all of its devices
 
 
 def test_a_device_that_is_gone_and_was_promised(host):
@@ -217,7 +220,9 @@ def test_settings_that_can_not_be_discovered_make_devices_unknown(host):
     document = json.loads((Path(host.places.state_dir) / "manifest.json").read_bytes())
     offered = document["kinds"][KIND]["offered"]
     host.want(entries, **{id_: tuple(names) for id_, names in offered.items()})
-    for one in host.devices().values():
+    found = host.devices()
+    assert set(found) == {"full", "zero"}
+    for one in found.values():
         assert one["real"][0] == "unknown" and "real" in one["unknown"] and "findings" not in one
 
 
@@ -225,14 +230,40 @@ def test_a_damaged_manifest_makes_wanted_unknown(host):
     (Path(host.places.state_dir) / "manifest.json").write_text("{")
     report = host.report()
     assert "manifest-damaged" in [one["rule"] for one in report["findings"]]
+    assert {one["names"][0] for one in report["devices"]} == {"full", "zero"}
     assert all("wanted" in one["unknown"] for one in report["devices"])
+
+
+def test_a_damaged_list_of_devices_out_of_service_makes_wanted_unknown(host):
+    Path(out_of_service.path_of(host.places.state_dir)).write_text("{", encoding="utf-8")
+    found = host.devices()
+    assert set(found) == {"full", "zero"}
+    assert all(one["wanted"][0] == "unknown" and "wanted" in one["unknown"] for one in found.values())
+
+
+def test_a_directory_of_specs_that_can_not_be_listed_makes_written_unknown(host):
+    host.spec.unlink()
+    host.spec.parent.rename(host.spec.parent.with_name("away"))
+    host.spec.parent.write_text("no directory", encoding="utf-8")
+    found = host.devices()
+    assert set(found) == {"full", "zero"}
+    assert all(one["written"][0] == "unknown" and "written" in one["unknown"] for one in found.values())
 
 
 def test_a_damaged_ledger_makes_promises_unknown(host):
     host.hold("zero")
     (Path(host.places.state_dir) / "ledger.db").write_bytes(b"garbage")
     (Path(host.places.state_dir) / "ledger.log").unlink()
-    assert all("promised" in one["unknown"] for one in host.devices().values())
+    found = host.devices()
+    assert set(found) == {"full", "zero"}
+    assert all("promised" in one["unknown"] for one in found.values())
+
+
+def test_a_device_whose_teardown_failed_is_withheld(host):
+    host.hold("zero")
+    ledger, key = Ledger(host.places.state_dir, inventory.boot_id()), Key("memory", "rule", "7890")
+    ledger.withhold(key, [part.token for part in ledger.find(key).parts], "teardown failed")
+    assert host.devices()["zero"]["promised"][0] == "withheld"
 
 
 def test_a_device_out_of_service_is_no_disagreement(host):
