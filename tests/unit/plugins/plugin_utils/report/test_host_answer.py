@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.device_table import csv_text
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import fleet_report
-from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import read_answer
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import answers_of, read_answer
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.summary import summary
 
 CASES = yaml.safe_load(Path(__file__).with_name("host_answers.yml").read_text(encoding="utf-8"))
@@ -29,6 +29,27 @@ def test_answers(case):
     assert case.get("why", "") in answer.why and bool(answer.why) == ("why" in case)
     assert "".join(device.state for device in answer.devices) == case.get("states", "")
     json.dumps(fleet_report([answer], 0), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("variables", "rack"),
+    [
+        ({"fleet_cdi_rack": "r7", "group_names": ["rack1"]}, "r7"),
+        ({"fleet_cdi_rack": 7}, "7"),
+        ({"fleet_cdi_rack": "", "group_names": ["gpu", "rack1"]}, "rack1"),
+        ({"group_names": ["gpu"]}, ""),
+    ],
+)
+def test_the_rack_of_a_host(variables, rack):
+    (answer,) = answers_of({"gpu-1": variables}, ["gpu-1"], "truth")
+    assert (answer.name, answer.rack, answer.why) == ("gpu-1", rack, "the host gave no answer")
+
+
+@pytest.mark.parametrize(("container", "shown"), [("ab" * 32, "ab" * 6), ("a-name-that-is-long", "a-name-that-is-long")])
+def test_the_id_of_a_container_is_as_short_as_engines_show_it(container, shown):
+    row = {"id": "a", "openers": [{"pid": 7, "command": "x", "uid": 0, "container": container, "engine": "docker"}]}
+    (device,) = read_answer("gpu-1", "", {"report": {"devices": [row]}}).devices
+    assert device.openers == ((7, "x", 0, "", shown, "docker", "", "", ""),)
 
 
 KEYS = st.sampled_from(

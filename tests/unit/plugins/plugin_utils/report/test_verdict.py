@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.filter.fleet_verdict import fleet_verdict
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.report.device_truth import DISAGREEMENTS
+from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report import verdict
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.cross_check import RULES as CONTROLLERS
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import read_answer
@@ -37,6 +38,8 @@ def with_finding(rule):
     [
         ("unhealthy", "unhealthy"),
         ("promised-gone", "unhealthy"),
+        ("grant-lost", "unhealthy"),
+        ("withheld", "unhealthy"),
         ("occupied", "occupied"),
         ("driver-version", "stale"),
         ("device-new", "stale"),
@@ -79,6 +82,7 @@ def test_the_check_of_the_settings(check, sort, text):
     found = judged(fleet.report(0), check)
     assert found.verdict == sort and all(text in one.text for one in found.problems)
     assert bool(found.problems) == (sort != "well")
+    assert {one.next for one in found.problems} <= {"`ansible-playbook fleet.cdi.provision`"}
     files = verdict.verdict_files([found])
     assert all(files[form].encode() for form in ("json", "xml")) and "\n".join(files["table"]).encode()
 
@@ -138,7 +142,14 @@ def test_forms():
         "good": [],
         "silent": ["error"],
     }
+    assert [line.split()[:2] for line in found["table"][:-1]] == [
+        ["HOST", "VERDICT"],
+        ["bad", "occupied"],
+        ["silent", "unknown"],
+    ]
     assert found["table"][-1] == "3 hosts: 1 occupied, 1 unknown, 1 well"
+    (failure,) = suite.find("testcase[@name='bad']")
+    assert (failure.get("type"), failure.text) == ("occupied", one_line(HOSTILE))
     assert not any("\n" in line or "\x1b" in line for line in (*found["table"], *found["problems"]["bad"]))
     assert found["problems"].keys() == {"bad", "silent"} and found["problems"]["bad"][0].startswith("occupied: x: ")
     assert found["problems"]["silent"][0].endswith(" [FC3108]")
