@@ -120,6 +120,36 @@ def test_a_diff_of_a_host_drives_no_terminal(command, tmp_path):
     assert "+\\x1b]0;title\\x07\n+\tnext\\u202e\n" in done.stdout
 
 
+LOST = """
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.connection import ConnectionBase
+
+
+class Connection(ConnectionBase):
+    transport, has_pipelining = "lost", False
+
+    def _connect(self, *_any, **_more):
+        raise AnsibleConnectionFailure("no route")
+
+    exec_command = put_file = fetch_file = close = _connect
+"""
+
+
+def test_a_host_that_can_not_be_reached_is_told_and_counted(command, monkeypatch, tmp_path):
+    (tmp_path / "lost.py").write_text(LOST)
+    monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(tmp_path))
+    (tmp_path / "site.yml").write_text(
+        "- {hosts: all, gather_facts: false, tasks: [{name: Look, ansible.builtin.stat: {path: /}}]}"
+    )
+    here = f"here ansible_connection=local ansible_python_interpreter={sys.executable}"
+    (tmp_path / "inventory").write_text(f"{here}\naway ansible_connection=lost\n")
+    done = subprocess.run([command[0], "-i", "inventory", "site.yml"], capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert re.search(r"^unreachable: away: Look: .*no route", done.stdout, re.MULTILINE)
+    assert re.search(r"2 hosts, 1 as wanted, 1 unreachable, in", done.stdout)
+    assert done.stdout.splitlines()[-1] == "  --limit away"
+
+
 def test_a_terminal_has_a_table_that_stays_in_its_place(command, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
