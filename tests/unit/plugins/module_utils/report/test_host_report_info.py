@@ -203,7 +203,10 @@ def test_a_stale_spec_concerns_the_devices_that_it_is_about(host):
     document["containerEdits"] = {"mounts": full["containerEdits"].pop("mounts")}
     host.spec.write_text(json.dumps(document))
     report = host.report()
-    assert {one["names"][0] for one in report["devices"] if problems(report, one)} == {"full", "zero"}  # of the whole spec: all of its devices
+    assert {one["names"][0] for one in report["devices"] if problems(report, one)} == {
+        "full",
+        "zero",
+    }  # of the whole spec: all of its devices
 
 
 def test_a_device_that_is_gone_and_was_promised(host):

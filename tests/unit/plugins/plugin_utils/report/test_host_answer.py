@@ -45,7 +45,9 @@ def test_the_rack_of_a_host(variables, rack):
     assert (answer.name, answer.rack, answer.why) == ("gpu-1", rack, "the host gave no answer")
 
 
-@pytest.mark.parametrize(("container", "shown"), [("ab" * 32, "ab" * 6), ("a-name-that-is-long", "a-name-that-is-long")])
+@pytest.mark.parametrize(
+    ("container", "shown"), [("ab" * 32, "ab" * 6), ("a-name-that-is-long", "a-name-that-is-long")]
+)
 def test_the_id_of_a_container_is_as_short_as_engines_show_it(container, shown):
     row = {"id": "a", "openers": [{"pid": 7, "command": "x", "uid": 0, "container": container, "engine": "docker"}]}
     (device,) = read_answer("gpu-1", "", {"report": {"devices": [row]}}).devices
