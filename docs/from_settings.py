@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -226,7 +226,7 @@ def default_text(variable: Variable, prefix: str) -> str:
 def with_tables(page: str) -> str:
     """Return a page with its tables of variables made anew: those after `<!-- variables: PREFIX -->`."""
 
-    def made(found: Mapping[str, str] | re.Match[str]) -> str:
+    def made(found: re.Match[str]) -> str:
         return f"<!-- variables: {found['prefix']} -->\n\n" + "\n".join(table(found["prefix"])) + "\n\n"
 
     return re.sub(r"<!-- variables: (?P<prefix>\w+) -->\n\n(?:\|.*\n)*\n*", made, page).rstrip() + "\n"

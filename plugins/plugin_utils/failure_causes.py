@@ -21,11 +21,6 @@ class Cause(NamedTuple):
     text: str  # one line; of several hosts, without the words of one of them
     hosts: tuple[str, ...]  # in order of their names
 
-    @property
-    def limit(self) -> str:
-        """Return the value of ansible-playbook's --limit for these hosts."""
-        return ",".join(self.hosts)
-
 
 def shown_text(message: str) -> str:
     """Return a message as one line of at most LONGEST characters."""

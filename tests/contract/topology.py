@@ -14,7 +14,6 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
-POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 Mask = frozenset[int]
 
 

@@ -133,10 +133,6 @@ class Browser:
         """Insert a text where the focus is, as an input method does."""
         self.call("Input.insertText", text=text)
 
-    def picture(self, path: Path) -> None:
-        """Save what the page shows as PNG."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
-
     def pdf(self) -> bytes:
         """Return the printed page."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Is the host as it was before? Tests may not leave anything, nor take anything, where fleet.cdi works on real hosts.
 
-host.py [ROOT]    prints what lies there now, one line for each file
+footprint.py [ROOT]    prints what lies there now, one line for each file
 """
 
 from __future__ import annotations

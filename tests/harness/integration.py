@@ -41,12 +41,10 @@ SLOW = (
 
 
 def targets(copy: Path) -> list[str]:
-    """Names of the integration targets that this user can run; setup_* are dependencies of others."""
+    """Names of the integration targets that this user can run."""
     runnable = []
     for folder in sorted((copy / "tests/integration/targets").glob("*/")):
-        aliases = (folder / "aliases").read_text().split() if (folder / "aliases").exists() else []
-        if folder.name.startswith("setup_"):
-            continue
+        aliases = (folder / "aliases").read_text().split()
         if "needs/root" in aliases and os.geteuid() != 0:
             print(f"SKIPPED integration target {folder.name}: needs root", flush=True)
             continue

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}) *([^ ]*)")
 MARKED = re.compile(r" *<!-- *(file|not run): *(.*?) *-->")
-FILE, NOT_RUN = "file", "not run"
+FILE = "file"
 PROMPTS = ("# ", "$ ")
 SECONDS = 120.0  # for all commands of a page, by default
 MARK = "\x1e"  # ends the output of a command; no program prints it
@@ -43,7 +43,7 @@ class Block(NamedTuple):
     """A fenced block of a page."""
 
     language: str
-    mark: str  # FILE, NOT_RUN or ""
+    mark: str  # FILE, "not run" or ""
     value: str  # the name of the file, or the reason
     text: str
     line: int  # of its fence

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple, Optional
 
-TRACEME, CONT, KILL, DETACH, SYSCALL, SETOPTIONS = 0, 7, 8, 17, 24, 0x4200
+TRACEME, DETACH, SYSCALL, SETOPTIONS = 0, 17, 24, 0x4200
 OPTIONS = 0x100001  # PTRACE_O_EXITKILL, PTRACE_O_TRACESYSGOOD
 AT_CALL = signal.SIGTRAP | 0x80
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -24,7 +24,6 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 COLLECTIONS = CHECKOUT / "build/machines/collections"
 SETTINGS = Path(__file__).with_name("settings.yml")
 RECAP = re.compile(r"^machine +: .*$", re.MULTILINE)
-Done = subprocess.CompletedProcess[str]
 
 
 def install() -> None:

@@ -30,8 +30,8 @@ PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 def listing(directory: str, wanted: Callable[[str], bool]) -> dict[str, Any]:
     """Return the names in `directory`: {"path", "entries"}, or {"path", "left_out"} with the reason.
 
-    An entry has name, type, mode, uid, gid, size, mtime; the content of a regular file whose name is `wanted`, without
-    secrets, or `left_out`: why not. The names are sorted.
+    An entry has name, mode (as `ls -l` shows it, so with the type), uid, gid, size, mtime; for a regular file whose
+    name is `wanted` the content without secrets, or `left_out`: why not. The names are sorted.
     """
     try:
         at = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

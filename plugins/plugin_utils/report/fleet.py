@@ -67,7 +67,7 @@ def order(answers: Iterable[HostAnswer]) -> list[HostAnswer]:
 
 
 def fleet_report(answers: Sequence[HostAnswer], made: int, title: str = "", link: str = "") -> dict[str, Any]:
-    """Return the report of hosts in `order`, for JSON. `link` is a template with {host}, {device} and {uuid}."""
+    """Return the report of hosts in `order`, for JSON. `link` is a template with {host}, {device}, {serial}, {uuid}."""
     text, shapes, holders, openers = _Table(""), _Table(()), _Table(()), _Table(())
     wiring = _Table(((), ()))
     devices: dict[str, list[Any]] = {name: [] for name in ("shape", "serial", "uuid", "held", "open")}
