@@ -11,6 +11,7 @@ from ..converge.doctor.rule import find_problems
 from ..converge.doctor.rules import RULES
 from ..converge.doctor.view import take
 from ..explanations.doctor_rules import EXPLANATIONS
+from ..explanations.explanation import id_of_rule
 from ..layout import Layout
 from .step_line import StepLine
 from .terminal import say, say_document
@@ -27,7 +28,7 @@ def run(arguments: Any, paths: Layout) -> int:
         fields = ("rule", "subject", "problem", "next", "details")
         document = {
             "findings": [
-                {**{key: getattr(one, key) for key in fields}, "explanation": _explanation(one.rule)}
+                {**{key: getattr(one, key) for key in fields}, "explanation": id_of_rule(one.rule, EXPLANATIONS)}
                 for one in findings
             ],
             "runtimes": [
@@ -38,7 +39,7 @@ def run(arguments: Any, paths: Layout) -> int:
         return status
     for one in findings:
         text = one.problem if one.problem.startswith(one.subject) else f"{one.subject}: {one.problem}"
-        say(f"{one.rule}: {text} [{_explanation(one.rule)}]", f"  next: {one.next}")
+        say(f"{one.rule}: {text} [{id_of_rule(one.rule, EXPLANATIONS)}]", f"  next: {one.next}")
     count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "No findings"
     runtimes = (
         ", ".join(f"{one.name} {one.version} ({f'CDI {one.reads}' if one.reads else 'no CDI'})" for one in engines)
@@ -46,8 +47,3 @@ def run(arguments: Any, paths: Layout) -> int:
     )
     say(f"{count}. Qualified names that resolve: {len(view.written.registry.devices)}. Container runtimes: {runtimes}.")
     return status
-
-
-def _explanation(rule: str) -> str:
-    """Return the id of the explanation of a rule."""
-    return next(one.id for one in EXPLANATIONS if rule in one.rules)

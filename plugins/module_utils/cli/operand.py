@@ -36,6 +36,11 @@ def read(path: str) -> bytes:
     return content
 
 
+def name_of_spec(path: str, content: bytes) -> str:
+    """Return a name whose suffix tells the format of a spec: standard input has none, and JSON is one object."""
+    return path if path != "-" else ".json" if content.startswith(b"{") else ".yaml"
+
+
 def seconds(option: str, text: Optional[str], default: float) -> float:
     """Return the value of an option. Raises CdiError unless it is a number of seconds, 0 or more."""
     try:

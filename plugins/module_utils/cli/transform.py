@@ -26,8 +26,7 @@ def run(arguments: Any, _paths: Layout) -> int:
     if whose not in (HOST, CONTAINER):
         raise CdiError(f"--relative-to: found {whose!r}; expected {HOST} or {CONTAINER}")
     content = operand.read(arguments.path)
-    name = arguments.path if arguments.path != "-" else ".json" if content.startswith(b"{") else ".yaml"
-    spec, findings = codec.read(content, name)
+    spec, findings = codec.read(content, operand.name_of_spec(arguments.path, content))
     if spec is None:
         raise CdiError(f"{operand.called(arguments.path)}: is not a valid spec: {codec.errors_in(findings)}")
     moved = move(spec, roots["--from"], roots["--to"], whose)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..explanations.explanation import id_of_rule
 from ..explanations.spec_rules import EXPLANATIONS
 from ..layout import Layout
 from ..records import CdiError
@@ -42,9 +43,7 @@ def _everything(directories: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _checked(path: str) -> dict[str, Any]:
     try:
         content = operand.read(path)
-        # Standard input has no name with a suffix; a spec in JSON is one object.
-        name = path if path != "-" else ".json" if content.startswith(b"{") else ".yaml"
-        spec, findings = codec.read(content, name)
+        spec, findings = codec.read(content, operand.name_of_spec(path, content))
     except CdiError as error:
         return _document(path, None, [Finding("unreadable", "", str(error), "a file that can be read")])
     if path != "-" and not path.endswith(ENDINGS):
@@ -60,12 +59,10 @@ def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, An
         head["cdi_version"] = spec["cdiVersion"]
         head["minimum_version"] = versions.lowest_version(spec)
         head["names"] = [device["name"] for device in spec["devices"]]
-    return {**head, "findings": [{**one._asdict(), "explanation": _explanation(one.rule)} for one in findings]}
-
-
-def _explanation(rule: str) -> str:
-    """Return the id of the explanation of a rule."""
-    return next(one.id for one in EXPLANATIONS if rule in one.rules)
+    return {
+        **head,
+        "findings": [{**one._asdict(), "explanation": id_of_rule(one.rule, EXPLANATIONS)} for one in findings],
+    }
 
 
 def _show(file: dict[str, Any]) -> None:

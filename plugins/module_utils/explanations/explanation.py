@@ -27,7 +27,7 @@ class Explanation(NamedTuple):
     A phrase is the constant part of a message, with `*` for each part that varies. It may stand anywhere in a message.
     """
 
-    id: str  # never used for another cause again: tests/unit/plugins/module_utils/explanations/ids.txt
+    id: str  # never used for another cause again: tests/unit/plugins/module_utils/explanations/ids.yml
     title: str
     messages: tuple[str, ...]  # phrases
     means: str
@@ -44,6 +44,11 @@ class PhrasePlace(NamedTuple):
     end: int
     constant: int
     explanation: Explanation
+
+
+def id_of_rule(rule: str, explanations: Iterable[Explanation]) -> str:
+    """Return the id of the explanation of a rule, "" if it has none."""
+    return next((one.id for one in explanations if rule in one.rules), "")
 
 
 def match(phrase: str, text: str) -> Optional[tuple[int, int]]:

@@ -20,9 +20,10 @@ def rule_with_id(text: str, rule: str) -> str:
     """Return what a rule says with the id of its page at its end; unchanged without a page, or with an id."""
     try:
         from .every import EVERY
+        from .explanation import id_of_rule
     except (ImportError, OSError):
         return text
-    found = next((one.id for one in EVERY if rule in one.rules), "")
+    found = id_of_rule(rule, EVERY)
     return f"{text} [{found}]" if found and "[FC" not in text[-10:] else text
 
 
