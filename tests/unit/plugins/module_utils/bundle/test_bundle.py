@@ -225,12 +225,16 @@ def test_every_member_can_be_made(tmp_path):
 
 
 def test_standard_output_gets_the_archive_and_nothing_else(host, monkeypatch):
-    class Output(io.TextIOWrapper):
+    class Terminal(io.TextIOWrapper):
         def isatty(self):
-            return terminal
+            return True
 
-    for terminal, arguments, expected in ((False, (), 0), (True, (), 2), (False, ("--json",), 2)):
-        monkeypatch.setattr(sys, "stdout", Output(io.BytesIO()))
+    for output, arguments, expected in (
+        (io.TextIOWrapper, (), 0),
+        (Terminal, (), 2),
+        (io.TextIOWrapper, ("--json",), 2),
+    ):
+        monkeypatch.setattr(sys, "stdout", output(io.BytesIO()))
         assert host("--output", "-", *arguments)[0] == expected
         written = sys.stdout.buffer.getvalue()
         if expected:

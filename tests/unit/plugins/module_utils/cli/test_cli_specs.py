@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import transform
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS, main
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
 from ansible_collections.fleet.cdi.tests.unit import builders
 
 
@@ -81,6 +83,8 @@ class TestValidate:
         )
         path = put("b.json", spec("x"))
         assert fleet_cdi("validate", path)[1] == f"valid: {path}: vendor.com/gpu, CDI 0.3.0, 1 device\n"
+        path = put("v.json", spec("x", version="v0.3.0"))  # the same version
+        assert fleet_cdi("validate", path)[1].startswith(f"valid: {path}: vendor.com/gpu, CDI v0.3.0, 1 device\n")
         path = put("c.json", spec("x", version="1.1.0", intelRdt={"closID": "/"}))  # a lower one would not be valid
         assert fleet_cdi("validate", path)[1] == f"valid: {path}: vendor.com/gpu, CDI 1.1.0, 1 device\n"
 
@@ -287,7 +291,14 @@ class TestDoctor:
         assert status == 0 and out.startswith("No findings. Qualified names that resolve: 1. Container runtimes: ")
         status, out, _err = fleet_cdi("doctor", "--json")
         assert status == 0 and json.loads(out)["findings"] == []
-        assert all(runtime.keys() == {"name", "version", "path", "reads"} for runtime in json.loads(out)["runtimes"])
+
+    def test_the_container_runtimes_are_named(self, fleet_cdi, tmp_path, monkeypatch):
+        (program,) = builders.program(tmp_path, "podman", "echo podman version 5.4.2")
+        monkeypatch.setattr(detect, "DIRECTORIES", ())
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert "Container runtimes: podman 5.4.2 (CDI 0.8.0)." in fleet_cdi("doctor")[1]
+        expected = {"name": "podman", "version": "5.4.2", "path": program, "reads": "0.8.0"}
+        assert json.loads(fleet_cdi("doctor", "--json")[1])["runtimes"] == [expected]
 
     def test_findings_say_what_to_do_next(self, fleet_cdi, put):
         path, bad = put("etc/a.json", spec("x", deviceNodes=[{"path": "/dev/fleet-cdi-none"}])), put("etc/b.json", "{")
@@ -335,6 +346,19 @@ class TestTransform:
         assert moved["devices"][0]["containerEdits"]["deviceNodes"] == [node]
         back = fleet_cdi("transform", "--from", "/run/driver", "-", stdin=out.encode())[1]
         assert json.loads(back)["devices"] == json.loads(text)["devices"]
+
+    def test_standard_input_may_be_yaml(self, fleet_cdi):
+        text = "cdiVersion: 0.3.0\nkind: vendor.com/gpu\ndevices:\n- name: a\n  containerEdits:\n    env: [A=1]\n"
+        assert json.loads(fleet_cdi("transform", "-", stdin=text.encode())[1]) == json.loads(spec("a"))
+
+    def test_the_arguments_of_hooks_stay_and_that_is_told_for_paths_in_containers(self, put, fleet_cdi, monkeypatch):
+        hook = {"hookName": "prestart", "path": "/bin/a", "args": ["a", "/dev/b"]}
+        path, told = put("etc/a.json", spec("a", hooks=[hook])), []
+        monkeypatch.setattr(transform, "complain", told.append)
+        for whose, count in (("host", 0), ("container", 1)):
+            out = fleet_cdi("transform", "--to", "/run/driver", "--relative-to", whose, path)[1]
+            assert json.loads(out)["devices"][0]["containerEdits"]["hooks"][0]["args"] == hook["args"]
+            assert len(told) == count
 
     @pytest.mark.parametrize("garbage", GARBAGE)
     def test_garbage_is_one_line(self, fleet_cdi, put, garbage):

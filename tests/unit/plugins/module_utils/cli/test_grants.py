@@ -28,6 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
@@ -235,6 +236,22 @@ def test_a_kind_is_given_to_an_owner(host):
     assert host.fleet_cdi("give", "fleet.cdi/tty", "me")[0] == 2
 
 
+def test_a_store_that_may_have_lost_grants_is_told_until_somebody_accepts_it(host, tmp_path):
+    host.add(host.conf, "tty:1", "a")
+    (host.state / "ledger.db").write_bytes(b"x" * 5000)
+    (host.state / "ledger.log").unlink()
+    for _again in range(2):
+        status, out, _err = host.fleet_cdi("list")
+        assert status == 1 and out.splitlines()[-1].startswith("damaged: the store was rebuilt")
+    assert host.fleet_cdi("list", "--json")[0] == 1
+    assert host.fleet_cdi("accept-loss") == (0, "New grants are made again.\n", "")
+    status, out, _err = host.fleet_cdi("list")
+    assert status == 0 and "damaged" not in out
+    host.add(host.conf, "tty:1", "b")
+    told = host.fleet_cdi("gc", listed(host, tmp_path / "valid", "tty/generic-tty a", "tty/generic-tty b"))
+    assert told[:2] == (0, "lost: request a of the list holds nothing here\nNothing to free.\n")
+
+
 def test_there_is_nothing_to_accept_in_a_whole_store(host):
     host.add(host.conf, "tty:1", "a")
     assert "Nothing to accept" in host.fleet_cdi("accept-loss")[1]
@@ -395,6 +412,13 @@ def test_open_shows_what_was_opened_before_anything_was_granted(host, opened):
 def test_open_says_that_nothing_is(host):
     host.add(host.conf, "tty:1", "job-1")
     assert "No process has a device open." in host.fleet_cdi("list", "--open")[1].splitlines()
+
+
+def test_open_says_that_it_could_not_see_all(host, monkeypatch):
+    host.add(host.conf, "tty:1", "job-1")
+    monkeypatch.setattr(openers, "look", lambda _wanted: openers.OpenersSeen(unseen=1))
+    assert host.fleet_cdi("list", "--open")[1].splitlines()[-1].startswith("Not all was seen: ")
+    assert json.loads(host.fleet_cdi("list", "--open", "--json")[1])["open_unseen"]
 
 
 def test_open_shows_a_device_that_only_a_spec_names(host, opened):
