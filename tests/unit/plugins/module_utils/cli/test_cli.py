@@ -18,10 +18,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import devices as verb
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import managed_keys
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Setting
 from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 ROOM = Path(verb.__file__).parent
@@ -398,6 +400,17 @@ def test_undo_takes_back_what_is_ours(fleet_cdi, managed):
         "foreign.json": "theirs",
         "changed.json": "somebody's",
     }
+
+
+def test_undo_says_which_runtime_has_to_be_restarted(fleet_cdi, tmp_path):
+    for runtime, note in (("docker", " (for docker from its next restart on)"), ("podman", "")):
+        path = str(tmp_path / f"{runtime}.json")
+        made = managed_keys.amended(
+            path, None, [Setting(path, ((("features", "cdi"), True),))], f"{runtime}/system", "json", ""
+        )
+        with locked_manifest(str(tmp_path / "state")) as manifest:
+            manifest.amend(path, made.after, made.record)
+        assert fleet_cdi("undo") == (0, f"removed: {path}{note}\n", "")
 
 
 def test_undo_force_and_then_nothing(fleet_cdi, managed, tmp_path):
