@@ -109,6 +109,16 @@ def test_with_a_prefix_other_variables_can_not_stop_a_run() -> None:
     assert only.startswith("fleet_cdi_seril: found the unknown variable")
 
 
+@pytest.mark.parametrize(
+    ("count", "last"), [(100, "cdi_host_devices.e99.x: "), (101, "There are more faults than these 100")]
+)
+def test_at_most_a_hundred_faults_are_told(count: int, last: str) -> None:
+    hosts = {f"h{number}": {"cdi_host_devices": {f"e{number}": {"profile": "drm", "x": 1}}} for number in range(count)}
+    told = check_settings(hosts, list(hosts))
+    assert len(told) == count
+    assert [one for one in told if last in one] and sum("cdi_host_devices.e" in one for one in told) == 100
+
+
 def test_each_distinct_document_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Any] = []
     real = findings.check_unit
