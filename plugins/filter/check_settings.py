@@ -305,7 +305,7 @@ def _position(where: str) -> tuple[str, int, int]:
 
 def _told(name: str, text: str, group: Group) -> str:
     places = [where for where in group.places if where]
-    more = f"; also in {len(places) - 1} more places" if len(places) > 1 else ""
+    more = f"; in {len(places)} places" if len(places) > 1 else ""
     where = f"{places[0]}: " if places else ""
     return with_id(f"{where}{name}: {text} ({_named(group.hosts)}{more})")
 

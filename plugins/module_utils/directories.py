@@ -22,7 +22,7 @@ from .records import CdiError
 
 FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LINKS = 40  # on one path; path_resolution(7)
-# Extended attributes (acl(5)): the access list of a file or directory, and what all that is made in a directory inherits.
+# Extended attributes (acl(5)): the access list of a file or directory, and what its new files inherit.
 ACCESS_LIST, INHERITED = "system.posix_acl_access", "system.posix_acl_default"
 
 

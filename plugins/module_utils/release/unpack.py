@@ -36,7 +36,7 @@ def unpack(
     )
     try:
         os.mkdir(partial, 0o700)
-        files.drop_access_lists(partial)  # root runs what is made here
+        files.drop_access_lists(partial)  # root runs the files in it
         for name, content in sources.items():
             path = os.path.join(partial, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
