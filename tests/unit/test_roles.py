@@ -42,6 +42,13 @@ def test_defaults_are_those_of_the_specs(role: Path) -> None:
     assert set(renamed(role)) == (set() if role.name == "cdi_host" else old)
 
 
+@pytest.mark.parametrize("role", [role for role in ROLES if role.name != "cdi_host"], ids=lambda role: role.name)
+@pytest.mark.parametrize("name", ["state_dir", "device_list", "spec_dir"])
+def test_roles_on_a_host_have_the_records_of_cdi_host(role: Path, name: str) -> None:
+    """With a ledger for each role, a device would be granted twice."""
+    assert f"cdi_host_{name} | default(" in document(role, "defaults/main.yml")[f"{role.name}_{name}"]
+
+
 def said(role: Path) -> dict[str, Any]:
     """The defaults of a role; of a template the last of its values."""
     last = re.compile(r"(?:default\(|default=| else )(?P<value>'[^']*'|{}|true)\)* }}")
