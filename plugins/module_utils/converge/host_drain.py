@@ -19,6 +19,7 @@ from ..discovery.out_of_service import Disabled, health_of, in_force, read_disab
 from ..manifest import read_manifest
 from ..records import CdiError, Device
 from ..release import guard
+from ..release.needed_by import check_state_dir
 from ..runtimes import containers
 from ..system import processes
 from . import module_diff
@@ -105,6 +106,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     reason = " ".join((options["reason"] or "").split())
     if not reason:
         raise CdiError("reason: found none; expected one line that tells operators why the devices are out of service")
+    check_state_dir(options["state_dir"], options["prefix"])
     release, state_dir, boot_id = guard.active(options["prefix"]), options["state_dir"], inventory.boot_id()
     there = read_disabled(state_dir)
     mine = marked(there, reason)

@@ -9,11 +9,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..layout import ledger_path
 from ..records import CdiError
 from ..system import processes
 from . import host, install, launcher, tree
-from .needed_by import Need, needed_by, said
+from .needed_by import Need, check_state_dir, needed_by, said
 
 FAIL, DROP = "fail", "drop"  # option on_needed; the third choice is "keep"
 REMOVE = "Remove these first, or run playbook fleet.cdi.remove, which removes everything."
@@ -25,8 +24,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     result: dict[str, Any] = {"distribution": host.distribution()}
     if options["supported_only"] and options["state"] != "absent":
         host.refuse_unsupported(result["distribution"], options["distributions"])
-    if options["state"] != "previous":
-        _refuse_other_records(options["prefix"], options["state_dir"])
+    check_state_dir(options["state_dir"], options["prefix"])
     needs: tuple[Need, ...] = ()
     if options["state"] == "absent":
         if options["on_needed"] != DROP and tree.look(options["prefix"]).releases:
@@ -70,18 +68,6 @@ def _unchanged(prefix: str) -> install.InstallOutcome:
     """Return the result of a run that changes nothing."""
     now = tree.describe(prefix, tree.look(prefix))
     return install.InstallOutcome(False, now, now)
-
-
-def _refuse_other_records(prefix: str, state_dir: str) -> None:
-    """Raise CdiError if the commands of this host have their records in another directory than `state_dir`."""
-    texts = tree.launchers_of(tree.at(prefix, "current"))
-    old = str(launcher.defaults_of(texts.get(launcher.FLEET_CDI, "")).get("state_dir", state_dir))
-    if old != state_dir and (os.path.lexists(ledger_path(old)) or needed_by(old, (), prefix)):
-        raise CdiError(
-            f"state_dir: found {state_dir}; expected {old}, where this host has its records: what was changed on it, "
-            "and who holds which devices. Without them a device that is held would be granted again, and a removal "
-            f"would leave the rest. Keep {old}, or take everything back first (playbook fleet.cdi.remove with {old})."
-        )
 
 
 def launcher_defaults(options: dict[str, Any]) -> dict[str, Any]:

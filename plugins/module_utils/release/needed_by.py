@@ -1,7 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find what still needs the release on a host: entries of the manifest, and specs that name the hook."""
+"""Find what still needs the release on a host: entries of the manifest, and specs that name the hook.
+
+Refuse a state directory other than the one with these entries.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .. import documents
+from ..layout import ledger_path
 from ..manifest import read_manifest
 from ..records import CdiError
+from . import launcher, tree
 
 FILE, KIND, KEYS, LINK, RECORD, HOOK = "file", "kind", "keys", "link", "record", "hook"
 
@@ -38,6 +43,18 @@ def needed_by(state_dir: str, spec_dirs: Sequence[str], prefix: str) -> tuple[Ne
         *(Need(name, RECORD, "") for name in sorted(manifest.others)),
         *_hooked(spec_dirs, f"{prefix}/bin/cdi-hook"),
     )
+
+
+def check_state_dir(state_dir: str, prefix: str) -> None:
+    """Raise CdiError if the commands of the release below `prefix` have their records in another directory."""
+    texts = tree.launchers_of(tree.at(prefix, "current"))
+    old = str(launcher.defaults_of(texts.get(launcher.FLEET_CDI, "")).get("state_dir", state_dir))
+    if old != state_dir and (os.path.lexists(ledger_path(old)) or needed_by(old, (), prefix)):
+        raise CdiError(
+            f"state_dir: found {state_dir}; expected {old}, where this host has its records: what was changed on it, "
+            "and who holds which devices. Without them a device that is held would be granted again, and a removal "
+            f"would leave the rest. Keep {old}, or take everything back first (playbook fleet.cdi.remove with {old})."
+        )
 
 
 def said(needs: Sequence[Need]) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module host_release with another state directory than that of the records of a host.
+"""Modules host_release and host_drain with another state directory than that of the records of a host.
 
 With a new ledger, held devices would be granted again.
 """
@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import host_drain
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard, host_release, launcher
 
@@ -56,10 +57,17 @@ def test_it_is_refused_where_there_are_records(options, tmp_path, records, refus
     if not refused:
         assert host_release.answer(options, True)[0]["changed"]
         return
-    for state in ("present", "absent"):  # a removal would not find the rest, and would not see who holds what
+    drain = {"reason": "new firmware", "only_healthy": False}  # would not see who holds what
+    for module, state in (
+        (host_release, "present"),
+        (host_release, "previous"),
+        (host_release, "absent"),  # would not find the rest
+        (host_drain, "drained"),
+        (host_drain, "in_service"),
+    ):
         for check in (True, False):
             with pytest.raises(CdiError, match=f"^state_dir: found {tmp_path}/new; expected {tmp_path}/old, where"):
-                host_release.answer({**options, "state": state, "on_needed": "drop"}, check)
+                module.answer({**options, **drain, "state": state, "on_needed": "drop"}, check)
     assert not (tmp_path / "new").exists() and guard.active(options["prefix"])
 
 
