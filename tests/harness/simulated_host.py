@@ -21,7 +21,12 @@ from pathlib import Path
 # What each host has for itself, below its directory by the same path.
 OWN = ("/run", "/usr/local/bin", "/usr/local/share")
 # Of these it has some names for itself; the others are links to those of this machine, which lie below MACHINE.
-SHARED = {"/etc": ("cdi", "docker", "fleet-cdi"), "/opt": ("cdi",), "/proc": (), "/var/lib": ("cdi",)}
+SHARED = {
+    "/etc": ("cdi", "docker", "fleet-cdi", "modules-load.d", "systemd", "udev"),
+    "/opt": ("cdi",),
+    "/proc": (),
+    "/var/lib": ("cdi",),
+}
 MACHINE = "machine"  # in the directory of a host
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # A shell script in the directory of a host, which runs in its namespace before each command: a fault that lasts.
