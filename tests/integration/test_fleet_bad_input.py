@@ -206,6 +206,13 @@ def test_hosts_that_the_inventory_chooses(fleet_of, playbook):
     assert "in this play other hosts" not in done.said
 
 
+def test_hosts_that_the_variables_of_one_host_choose(tmp_path):
+    """It is not the host in whose name the check runs."""
+    fleet = Fleet(tmp_path, {"gpu-1": VARIABLES, "gpu-2": {**VARIABLES, "fleet_cdi_hosts": "gpu-2"}})
+    ((text, _task, _hosts),) = failures(fleet.play("fleet.cdi.remove").said)
+    assert text.startswith("fleet_cdi_hosts: found gpu-2 in the inventory, and in this play other hosts, as gpu-1;")
+
+
 def test_a_host_with_another_release(provisioned, tmp_path):
     """Another controller provisioned it. Report and verify say so, and the next run of this controller replaces it."""
     fleet = provisioned("gpu-1", "gpu-2")
