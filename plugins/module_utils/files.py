@@ -147,7 +147,7 @@ def replace(
             file.flush()
             if owner is not None:
                 os.fchown(handle, *owner)
-            drop_access_lists(handle)  # the bits of the group are the mask of a list, and may give it more than it has
+            drop_access_lists(handle)  # the mode would become the mask of an inherited list, and give its users rights
             os.fchmod(handle, mode & ~stat.S_IRWXG if access_list else mode)
             if access_list:
                 os.setxattr(handle, directories.ACCESS_LIST, access_list)
