@@ -59,6 +59,8 @@ if sys.argv[1] != "complete":
     with open({log!r}, "a") as file:
         file.write(json.dumps(sys.argv[1:]) + "\\n")
     sys.exit()
+sys.stderr = open({asked!r}, "a")  # the scripts of completion drop what the program complains of
+print(sys.argv[2:], file=sys.stderr, flush=True)
 sys.path.insert(0, {collections!r})
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 sys.exit(main(sys.argv[1:], "0.1.0", {defaults!r}))
@@ -122,7 +124,7 @@ class Shell:
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.counterpart(PACKAGES[name])) for name in SHELLS])
 def typed(request, tmp_path):
-    """Type keys after "fleet-cdi ": typed(keys) -> the words with which fleet-cdi was run."""
+    """Type keys after "fleet-cdi ": typed(keys) -> the words with which fleet-cdi was run, and what led to them."""
     for name in ("state", "bin"):
         (tmp_path / name).mkdir()
     (tmp_path / "some file.json").touch()
@@ -133,7 +135,10 @@ def typed(request, tmp_path):
     defaults = {"state_dir": f"{tmp_path}/state", "inventory": f"{tmp_path}/inventory.json", "prefix": str(tmp_path)}
     defaults["spec_dirs"] = [f"{tmp_path}/specs"]
     program = tmp_path / "bin/fleet-cdi"
-    text = PROGRAM.format(python=sys.executable, log=str(log), collections=str(COLLECTIONS), defaults=defaults)
+    asked = tmp_path / "asked"
+    text = PROGRAM.format(
+        python=sys.executable, log=str(log), asked=str(asked), collections=str(COLLECTIONS), defaults=defaults
+    )
     program.write_text(text)
     program.chmod(0o755)
     shell = Shell(request.param, tmp_path)
@@ -145,7 +150,7 @@ def typed(request, tmp_path):
         while len(lines := log.read_text().splitlines()) == before:
             assert time.monotonic() < deadline, shell.shown
             shell.read(0.05)
-        return json.loads(lines[-1])
+        return json.loads(lines[-1]), f"{asked.read_text()}{shell.shown}"
 
     yield run
     shell.close()
@@ -155,4 +160,5 @@ def typed(request, tmp_path):
 def test_completion(typed, tmp_path):
     for case in CASES:
         keys, words = (json.loads(json.dumps(case[name]).replace("HERE", str(tmp_path))) for name in ("keys", "words"))
-        assert typed(keys.replace("<TAB>", "\t")) == words, case
+        found, story = typed(keys.replace("<TAB>", "\t"))
+        assert found == words, f"{case}\n{story}"
