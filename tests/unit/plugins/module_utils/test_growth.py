@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The work for a text that is four times as long, and for four times as many kinds: calls are counted.
+"""The work for a text that is four times as long, and for four times as many kinds or device nodes: steps are counted.
 
 tests/bench/parsers.py and tests/bench/kinds.py show the processor's time.
 """
@@ -27,6 +27,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import json_text, toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import StrangeNodes
+from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import Numbers
 
 
 def calls(work, content: bytes) -> int:
@@ -50,6 +52,35 @@ def calls(work, content: bytes) -> int:
 def test_work_grows_with_the_text(case):
     work, text = case
     assert calls(work, text(2000)) < 4.5 * calls(work, text(500))
+
+
+def lines(work) -> int:
+    """How many lines one run goes through; one of a comprehension counts for each of its items."""
+    counted = 0
+
+    def count(_frame, event, _argument):
+        nonlocal counted
+        counted += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return counted
+
+
+def look_at(number: int) -> None:
+    """Look at so many device nodes of specs, each of which has two paths."""
+    edits = [{"deviceNodes": [{"path": f"/a/{n}"}, {"path": f"/b/{n}"}]} for n in range(number)]
+    same = StrangeNodes(edits, ()).look(lambda path: Numbers("c", 1, int(path[3:])))
+    assert len(same.also) == 2 * number
+
+
+def test_work_grows_with_the_number_of_nodes():
+    assert lines(lambda: look_at(800)) < 4.5 * lines(lambda: look_at(200))
 
 
 def entries(number: int) -> dict:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
@@ -82,13 +80,3 @@ def test_of_a_path_whose_numbers_are_not_known_only_others_are_looked_at():
     strange = StrangeNodes([{"deviceNodes": [node("/dev/many"), node("/dev/other")]}], (), {"node:/dev/many": "x"})
     assert strange.numbers(HOST.get) == {HOST["/dev/other"]}
     assert [*strange.look(HOST.get).seen] == ["/dev/other"]
-
-
-def test_nothing_is_quadratic():
-    """Each of these nodes has two paths."""
-    number = 20_000
-    edits = [{"deviceNodes": [node(f"/a/{n}"), node(f"/b/{n}")]} for n in range(number)]
-    start = time.process_time()
-    same = StrangeNodes(edits, ()).look(lambda path: Numbers("c", 1, int(path[3:])))
-    assert len(same.also) == 2 * number
-    assert time.process_time() - start < 3
