@@ -70,6 +70,7 @@ def add_claim(
             boot_id=boot_id,
             token=token,
             uid=_user_id(wanted),
+            spec=spec_path(places, wanted.id),
         )
         write_claim(places.state_dir, asked)
         try:

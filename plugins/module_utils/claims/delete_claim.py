@@ -62,7 +62,7 @@ def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord, force: bool =
     """
     try:
         with ending_use(places.state_dir, claim, force):
-            files.remove(spec_path(places, claim.id))
+            remove_specs(places, claim)
         drop_users(places.state_dir, claim)
         if claim.access:
             from .lifetime.user_access import take_back  # other claims need not pay for it
@@ -85,6 +85,12 @@ def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord, force: bool =
 def spec_path(places: Layout, id_: str) -> str:
     """Return the path of the claim's spec: in the spec directory that a reboot empties."""
     return files.canonical(os.path.join(places.spec_dirs[-1], spec_file(id_)))
+
+
+def remove_specs(places: Layout, claim: ClaimRecord) -> None:
+    """Remove the claim's spec, also from the directory that the host had before. Raises CdiError."""
+    for path in {claim.spec or spec_path(places, claim.id), spec_path(places, claim.id)}:
+        files.remove(path)
 
 
 def _open_nodes(places: Layout, claim: ClaimRecord, given_only: bool = False) -> str:

@@ -84,6 +84,7 @@ class ClaimRecord(NamedTuple):
     reason: str = ""  # why it could not be undone
     uid: int = 0  # of wanted.for_user
     access: tuple[NodeAccess, ...] = ()  # on disk before it is given
+    spec: str = ""  # the path of its spec
 
     @property
     def id(self) -> str:
@@ -112,7 +113,8 @@ class ClaimRecord(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """Return the claim for people and programs, as `--json` and the modules show it."""
-        fields = {name: value for name, value in as_document(self).items() if name not in ("wanted", "parts", "access")}
+        hidden = ("wanted", "parts", "access", "spec")
+        fields = {name: value for name, value in as_document(self).items() if name not in hidden}
         nodes = [{"path": one.path, "type": one.type, "major": one.major, "minor": one.minor} for one in self.nodes]
         own = {"device": self.device, "configurations": [*self.configurations], "nodes": nodes}
         return {**as_document(self.wanted), **fields, **own}

@@ -22,7 +22,7 @@ from ..protocol.pools import PROFILES, pool_path
 from ..records import CdiError
 from .add_claim import ask, names_of, read_node, read_specs, write_spec
 from .calls import Caller
-from .delete_claim import spec_path
+from .delete_claim import remove_specs, spec_path
 from .ledger_grants import LedgerGrants
 from .lifetime.user_access import access_faults, give_access, has_spec_access, plan_access, take_back
 from .record import ASKED, ClaimPart, ClaimRecord
@@ -37,7 +37,10 @@ class RestoredClaims(NamedTuple):
 
 
 def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClaims:
-    """Restore all claims of earlier boots, and specs that are missing. Raises CdiError if they can't be listed."""
+    """Restore all claims of earlier boots, and specs that are missing or elsewhere.
+
+    Raises CdiError if the claims can't be listed.
+    """
     stored = read_claims(places.state_dir)
     restored, failed = [], list(stored.errors.values())
     ledger = LedgerGrants(places, boot_id)
@@ -70,7 +73,7 @@ def _withdraw(
         try:
             if _is_replaced(places, claim, ledger):
                 with alone(places.state_dir, claim.id, caller):
-                    files.remove(spec_path(places, claim.id))
+                    remove_specs(places, claim)
         except CdiError as error:
             failed.append(str(error))
     return failed
@@ -98,13 +101,15 @@ def _is_replaced(places: Layout, claim: ClaimRecord, ledger: LedgerGrants) -> bo
 def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str) -> bool:
     """Tell if the claim is to be restored.
 
-    It survives a reboot and is of an earlier boot, its spec is missing, or its user has lost the access to its nodes.
+    It survives a reboot and is of an earlier boot, its spec is missing or in the directory that the host had before, or
+    its user has lost the access to its nodes.
     """
     if claim.state == ASKED or claim.ended_by_reboot(boot_id):
         return False
-    if claim.boot_id != boot_id or not os.path.lexists(spec_path(places, claim.id)):
+    path = spec_path(places, claim.id)
+    if claim.boot_id != boot_id or claim.spec not in ("", path) or not os.path.lexists(path):
         return True
-    return bool(claim.uid and (access_faults(places, claim) or not has_spec_access(claim, spec_path(places, claim.id))))
+    return bool(claim.uid and (access_faults(places, claim) or not has_spec_access(claim, path)))
 
 
 def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, ledger: LedgerGrants) -> None:
@@ -122,13 +127,15 @@ def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, l
             write_claim(places.state_dir, before)
         give_access(places, claim)
         write_spec(places, claim, seen)
+        if claim.spec not in ("", spec_path(places, claim.id)):
+            files.remove(claim.spec)
     except CdiError as error:
         write_claim(places.state_dir, before._replace(reason=str(error)))
         raise CdiError(
             f"claim {claim.id}: can't be restored: {error}. Containers that ask for {claim.device} do not start. "
             "Bring the device back, or give the claim back (fleet-cdi claim del)."
         ) from None
-    write_claim(places.state_dir, claim._replace(boot_id=boot_id, reason=""))
+    write_claim(places.state_dir, claim._replace(boot_id=boot_id, reason="", spec=spec_path(places, claim.id)))
 
 
 def _parts(places: Layout, caller: Caller, claim: ClaimRecord, ledger: LedgerGrants) -> tuple[ClaimPart, ...]:

@@ -31,6 +31,19 @@ class TestRestore:
         assert claims.add("kept", "gpu:1", "zero:1", boot="boot-2").changed is False
         assert claims.restore() == ((), ())
 
+    def test_in_another_spec_directory(self, claims):
+        """Else the old spec would stay for ever, and a runtime would find a claim that is over."""
+        claims.add("kept", "gpu:1")
+        claims.add("over", "zero:1")
+        before = claims.places.spec_dirs[-1]
+        claims.places = claims.places._replace(spec_dirs=(f"{before}.new",))
+        assert claims.delete("over")
+        assert os.listdir(before) == ["fleet.cdi-claim_kept.json"]
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("kept",), ())
+        assert os.listdir(before) == [] and claims.check() == []
+        assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
+        assert claims.delete("kept") and os.listdir(f"{before}.new") == []
+
     def test_one_that_a_reboot_ended_gets_no_spec_and_is_freed(self, claims):
         """By a collection, or by the next `add` of its id: a unit may make its claim before the first collection."""
         for id_ in ("one", "two"):
