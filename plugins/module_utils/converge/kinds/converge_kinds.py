@@ -9,10 +9,13 @@ A kind that fails hides no other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 
+from ... import documents
+from ...discovery import inventory
 from ...discovery.discover import Enricher
+from ...discovery.inventory import Inventory
 from ...discovery.out_of_service import Disabled
 from ...discovery.snapshot import Snapshot
 from ...manifest import Manifest
@@ -87,7 +90,7 @@ def converge_kinds(
             else:
                 parts.update({request.wanted.kind: part} if part else {})
         changes = [change for part in parts.values() for change in part.plan.changes]
-        changes += [*_listings(requests, parts, manifest), *beside(manifest)]
+        changes += [*_listings(requests, parts, manifest), *_left(requests, parts, manifest), *beside(manifest)]
         kinds = {kind: memory for part in parts.values() for kind, memory in part.plan.kinds.items()}
         return Plan("", tuple(changes), (), kinds)
 
@@ -103,3 +106,26 @@ def _listings(requests: Sequence[KindRequest], parts: Mapping[str, KindPlan], ma
         found = {kind: part.found for kind, part in here.items()}
         by = [part.by for part in here.values()]
         yield from plan_listing(places[path], found, manifest, by[0])
+
+
+def _left(requests: Sequence[KindRequest], parts: Mapping[str, KindPlan], manifest: Manifest) -> Iterator[Change]:
+    """Yield the changes that take the planned kinds out of the inventories of ours that had them before.
+
+    The settings named another file then. Nobody would keep that one true.
+    """
+    left: dict[str, list[KindRequest]] = {}
+    for request in requests:
+        before = manifest.kinds.get(request.wanted.kind, {}).get("inventory", "")
+        here = request.around.inventory
+        if request.wanted.kind in parts and here and before not in ("", here) and manifest.may_drop(before):
+            left.setdefault(before, []).append(request)
+    for path, those in sorted(left.items()):
+        around = those[0].around
+        try:
+            listed = inventory.read(path, around.boot_id)
+        except documents.CallFailed:
+            raise
+        except CdiError:  # missing, damaged or of another boot
+            listed = Inventory(())
+        gone = {one.wanted.kind: Inventory(()) for one in those}
+        yield from plan_listing(around._replace(inventory=path, listed=listed), gone, manifest, manifest.by(path))

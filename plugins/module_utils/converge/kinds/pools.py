@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
@@ -24,6 +25,9 @@ from ...protocol import pools
 from ...protocol.configurations import find
 from ...records import CdiError
 from ..change import Change, plan_file
+
+# The end of a path of pools.pool_path.
+_POOL = re.compile(r"\.d/[A-Za-z][A-Za-z0-9]*\.[A-Za-z0-9][A-Za-z0-9_-]*\.[0-9a-f]{8}\.json\Z")
 
 
 class Pools(NamedTuple):
@@ -68,16 +72,30 @@ def discover_pools(
 def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, ...]:
     """Return the changes that make `found` the pools beside the inventory `listing`.
 
-    Pools of removed configurations go. While a configuration of a resource-type is broken, all pools of that type stay,
-    because one of them may belong to it. Raises CdiError for a file that is not ours.
+    Pools of removed configurations go, and those beside an inventory that the host had before. While a configuration of
+    a resource-type is broken, all pools of that type stay, because one of them may belong to it. Raises CdiError for a
+    file that is not ours.
     """
     changes: list[Change] = []
     for path, content in found.documents.items():
         changes += plan_file(path, content, manifest)
-    folder = os.path.dirname(files.canonical(pools.pool_path(listing, "", "", {})))
+    here = _folder(listing)
+    used = {_folder(str(entry["inventory"])) for entry in manifest.kinds.values()} - {here}
     for path in sorted(manifest.files):
         directory, name = os.path.split(path)
-        unused = directory == folder and path not in found.documents and name.split(".")[0] not in found.broken
-        if unused and manifest.may_drop(path):
+        old = directory != here and directory not in used and _is_pool(path, manifest)
+        unused = directory == here and path not in found.documents and name.split(".")[0] not in found.broken
+        if (old or unused) and manifest.may_drop(path):
             changes += plan_file(path, None, manifest)
     return tuple(changes)
+
+
+def _folder(listing: str) -> str:
+    """Return the directory of the pools beside the inventory `listing`."""
+    return os.path.dirname(files.canonical(pools.pool_path(listing, "", "", {})))
+
+
+def _is_pool(path: str, manifest: Manifest) -> bool:
+    """Return True if the file of the manifest is a pool, beside whichever inventory."""
+    record = manifest.files[path]
+    return not (record["kind"] or record["by"]) and bool(_POOL.search(path))

@@ -85,6 +85,26 @@ def test_what_was_deleted_and_is_not_asked_for_is_forgotten(
     assert left == []
 
 
+def test_another_device_list_leaves_nothing_of_the_old_one(
+    answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else `doctor` finds it missing after the next boot, and no run puts that right."""
+    monkeypatch.setattr(plugins, "Layout", partial(Layout, config_dir=str(tmp_path / "etc")))
+    wanted = {"devices": TWO, "plugins": {"tty/rule": {"args": {"profile": "misc"}}}}
+    answer(**wanted)
+    old = Path(settings_in(prefix.parent)["device_list"])
+    assert old.exists() and list(old.with_suffix(".d").iterdir())
+    new = {**wanted, "device_list": str(tmp_path / "run/list.json")}
+    previewed, _warnings = answer(["specs", "plugins"], check=True, **new)
+    assert changed(previewed) == ["release", "specs", "plugins"]
+    done, _warnings = answer(["specs", "plugins"], **new)
+    assert done["parts"] == previewed["parts"] and done["diff"] == previewed["diff"]
+    assert not old.exists() and not old.with_suffix(".d").exists()
+    assert len(json.loads((tmp_path / "run/list.json").read_text())["devices"]) == 4
+    assert len(list((tmp_path / "run/list.d").iterdir())) == 1
+    assert not changed(answer(**new)[0]) and changed(answer(**wanted)[0]) == ["release", "specs", "plugins"]
+
+
 def test_only_the_wanted_parts_run(answer: Answer) -> None:
     done, _warnings = answer(["runtimes"], devices=TWO)
     assert list(done["parts"]) == ["release", "runtimes"] and not done["changed"]
