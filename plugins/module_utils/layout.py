@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")  # CDI SPEC.md: each runtime's default; lowest priority first
 RUN = "/run"
+UNIT_DIR = "/etc/systemd/system"  # of our units
+REFRESH_SERVICE = "fleet-cdi-refresh.service"  # its commands are those of the release that the host uses
 KUBELET = "/var/lib/kubelet"  # Kubernetes, pkg/kubelet/apis/config: the default of --root-dir
 
 

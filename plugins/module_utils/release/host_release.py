@@ -24,7 +24,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     result: dict[str, Any] = {"distribution": host.distribution()}
     if options["supported_only"] and options["state"] != "absent":
         host.refuse_unsupported(result["distribution"], options["distributions"])
-    check_state_dir(options["state_dir"], options["prefix"])
+    listing = options["device_list"] if options["state"] == "present" else ""
+    check_state_dir(options["state_dir"], options["prefix"], listing)
     needs: tuple[Need, ...] = ()
     if options["state"] == "absent":
         if options["on_needed"] != DROP and tree.look(options["prefix"]).releases:

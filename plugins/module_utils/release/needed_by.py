@@ -3,17 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find what still needs the release on a host: entries of the manifest, and specs that name the hook.
 
-Refuse a state directory other than the one with these entries.
+Refuse a state directory other than the one with these entries, and a second release beside the one that uses it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from .. import documents
-from ..layout import ledger_path
+from ..layout import REFRESH_SERVICE, UNIT_DIR, USUAL, ledger_path
 from ..manifest import read_manifest
 from ..records import CdiError
 from . import launcher, tree
@@ -22,6 +24,9 @@ FILE, KIND, KEYS, LINK, RECORD, HOOK = "file", "kind", "keys", "link", "record",
 
 LARGEST = 1 << 24  # bytes of a spec
 SHOWN = 5  # needs that a message names
+
+UNIT = os.path.join(UNIT_DIR, REFRESH_SERVICE)
+_COMMAND = re.compile(r'^Exec\w+=[-+]*"(/[^"\\%]*)/bin/fleet-cdi"', re.MULTILINE)  # in a unit of ours
 
 
 class Need(NamedTuple):
@@ -45,16 +50,54 @@ def needed_by(state_dir: str, spec_dirs: Sequence[str], prefix: str) -> tuple[Ne
     )
 
 
-def check_state_dir(state_dir: str, prefix: str) -> None:
-    """Raise CdiError if the commands of the release below `prefix` have their records in another directory."""
-    texts = tree.launchers_of(tree.at(prefix, "current"))
-    old = str(launcher.defaults_of(texts.get(launcher.FLEET_CDI, "")).get("state_dir", state_dir))
-    if old != state_dir and (os.path.lexists(ledger_path(old)) or needed_by(old, (), prefix)):
+def check_state_dir(state_dir: str, prefix: str, listing: str = "") -> None:
+    """Raise CdiError if the commands of the release below `prefix` have their records in another directory.
+
+    The release that the host uses counts too, if its device list is `listing`.
+    """
+    for one in (prefix, host_prefix()):
+        defaults = _defaults(one)
+        old = str(defaults.get("state_dir", state_dir))
+        if old != state_dir and (one == prefix or defaults.get("inventory") == listing) and _has_records(old, one):
+            raise CdiError(
+                f"state_dir: found {state_dir}; expected {old}, where this host has its records: what was changed on "
+                "it, and who holds which devices. Without them a device that is held would be granted again, and a "
+                f"removal would leave the rest. Keep {old}, or take everything back first (playbook fleet.cdi.remove "
+                f"with {old})."
+            )
+
+
+def check_prefix(prefix: str, state_dir: str) -> None:
+    """Raise CdiError if the host uses a release below another prefix, with the records in `state_dir`."""
+    other = host_prefix()
+    if other != prefix and _defaults(other).get("state_dir") == state_dir and _has_records(state_dir, other):
         raise CdiError(
-            f"state_dir: found {state_dir}; expected {old}, where this host has its records: what was changed on it, "
-            "and who holds which devices. Without them a device that is held would be granted again, and a removal "
-            f"would leave the rest. Keep {old}, or take everything back first (playbook fleet.cdi.remove with {old})."
+            f"prefix: found {prefix}; expected {other}, where this host has its release: containers, specs and units "
+            "name programs there. A second release would leave the first one on the host, also after a removal. Keep "
+            f"{other}, or take everything back first (playbook fleet.cdi.remove with {other})."
         )
+
+
+def host_prefix() -> str:
+    """Return where this host has its release: below the prefix of the refresh, and without a refresh the usual one."""
+    text = b""
+    with suppress(CdiError):
+        text = documents.content(UNIT, LARGEST) or b""
+    found = _COMMAND.search(text.decode("utf-8", "replace"))
+    return found[1] if found else USUAL.prefix
+
+
+def _defaults(prefix: str) -> dict[str, Any]:
+    """Return the defaults of the active release below `prefix`; {} without one of this user."""
+    current = tree.at(prefix, "current")
+    with suppress(OSError):
+        if os.lstat(current).st_uid == os.geteuid():
+            return launcher.defaults_of(tree.launchers_of(current).get(launcher.FLEET_CDI, ""))
+    return {}
+
+
+def _has_records(state_dir: str, prefix: str) -> bool:
+    return os.path.lexists(ledger_path(state_dir)) or bool(needed_by(state_dir, (), prefix))
 
 
 def said(needs: Sequence[Need]) -> str:

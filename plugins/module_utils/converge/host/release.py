@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ...release import host_release
+from ...release.needed_by import check_prefix
 from .. import module_diff
 from .part import HostProblem, HostRun, PartOutcome
 
@@ -20,6 +21,7 @@ def converge(run: HostRun) -> PartOutcome:
     go on: the installed release, or one that sees packages which are installed meanwhile (`needs_packages`).
     """
     settings = run.settings
+    check_prefix(settings["prefix"], settings["state_dir"])
     plugin = ["device_plugin"] if settings["device_plugin"] is not None else []
     options = run.options(
         state="present",

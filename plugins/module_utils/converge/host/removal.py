@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...release import host_release
+from ...release.needed_by import check_prefix
 from .. import module_diff
 from ..undo import undo
 from .part import HostProblem, HostRun, PartOutcome
@@ -18,6 +19,7 @@ LEFT = "left"
 def remove(run: HostRun) -> PartOutcome:
     """Take back what fleet.cdi did on the host. While something stays, the release stays too. Raises CdiError."""
     settings = run.settings
+    check_prefix(settings["prefix"], settings["state_dir"])
     done = undo(settings["state_dir"], run.check, settings["force"])
     result = {"removed": list(done.removed), "restored": list(done.restored)}
     changed = bool(done.removed or done.restored)

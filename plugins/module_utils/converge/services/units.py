@@ -12,14 +12,14 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from ... import files
+from ... import files, layout
 from ...manifest import Manifest, locked_manifest
 from ...records import CdiError
 from ...system import systemd
 from ..apply import apply
 from ..change import Change, Plan, plan_file
 
-UNIT_DIR = "/etc/systemd/system"
+UNIT_DIR = layout.UNIT_DIR
 MODPROBE = "/sbin/modprobe"  # as in systemd's modprobe@.service
 
 

@@ -191,4 +191,22 @@ EXPLANATIONS = (
         ),
         more="cat /opt/cdi/bin/fleet-cdi",
     ),
+    Explanation(
+        id="FC1765",
+        title="This host has its release below another prefix",
+        messages=("where this host has its release: containers, specs and units",),
+        means=(
+            "`cdi_host_prefix` names another directory than the one with the release that this host uses. That is the "
+            "one in the unit of the refresh, or without a refresh the usual `/opt/cdi`."
+        ),
+        why=(
+            "Containers that were made keep the path of the hook, and other tools may have paths below the old prefix. "
+            "So its release can't be removed in passing, and nothing would upgrade or remove it later."
+        ),
+        do=(
+            "Set the old prefix again. To move the release, run playbook fleet.cdi.remove with the old prefix, and "
+            "then fleet.cdi.provision with the new one."
+        ),
+        more="cat /etc/systemd/system/fleet-cdi-refresh.service",
+    ),
 )

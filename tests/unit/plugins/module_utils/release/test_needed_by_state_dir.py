@@ -1,7 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules host_release and host_drain with another state directory than that of the records of a host.
+"""Modules host_release and host_drain with another state directory than that of the records of a host, and with another
+prefix.
 
 With a new ledger, held devices would be granted again.
 """
@@ -9,13 +10,15 @@ With a new ledger, held devices would be granted again.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import host_drain
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_unit import RefreshUnit, refresh_texts
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import guard, host_release, launcher
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard, host_release, launcher, needed_by
 
 DOCUMENT = {"version": 1, "files": {"/etc/x": {"applied": [None], "kind": "", "by": "spec", "prior": None}}}
 
@@ -69,6 +72,50 @@ def test_it_is_refused_where_there_are_records(options, tmp_path, records, refus
             with pytest.raises(CdiError, match=f"^state_dir: found {tmp_path}/new; expected {tmp_path}/old, where"):
                 module.answer({**options, **drain, "state": state, "on_needed": "drop"}, check)
     assert not (tmp_path / "new").exists() and guard.active(options["prefix"])
+
+
+SHARED = {
+    "all": ({}, True),
+    "the device list": ({"spec_dirs": ["/srv/cdi"]}, True),
+    "the spec directories, as the demo does": ({"device_list": "/srv/list.json"}, False),
+}
+
+
+class TestAnotherPrefix:
+    """The unit of the refresh, or without it the usual prefix, leads to the release that the host uses."""
+
+    @pytest.fixture(params=["unit", "usual"])
+    def elsewhere(self, request, options, tmp_path, monkeypatch):
+        """Options for another prefix on a host with a manifest."""
+        (tmp_path / "old/manifest.json").write_text(json.dumps(DOCUMENT))
+        unit = tmp_path / "unit"
+        monkeypatch.setattr(needed_by, "UNIT", str(unit))
+        if request.param == "unit":
+            path = needed_by.os.path.join(needed_by.UNIT_DIR, needed_by.REFRESH_SERVICE)
+            unit.write_bytes(refresh_texts(RefreshUnit(prefix=options["prefix"]))[path])
+        else:
+            monkeypatch.setattr(needed_by, "USUAL", needed_by.USUAL._replace(prefix=options["prefix"]))
+        return {**options, "prefix": str(tmp_path / "other")}
+
+    @pytest.mark.parametrize(("places", "refused"), SHARED.values(), ids=SHARED)
+    def test_with_another_state_directory_it_is_refused_where_both_share_the_list(
+        self, elsewhere, tmp_path, places, refused
+    ):
+        if refused:
+            with pytest.raises(CdiError, match=f"^state_dir: found {tmp_path}/new; expected {tmp_path}/old, where"):
+                host_release.answer({**elsewhere, **places}, True)
+        else:
+            assert host_release.answer({**elsewhere, **places}, True)[0]["changed"]
+
+    def test_with_the_same_records_a_host_has_one_release(self, elsewhere, target, tmp_path):
+        """Else the first one stays, also after a removal."""
+        old = str(tmp_path / "old")
+        with pytest.raises(CdiError, match=f"^prefix: found {tmp_path}/other; expected {target.prefix}, where"):
+            needed_by.check_prefix(elsewhere["prefix"], old)
+        needed_by.check_prefix(target.prefix, old)
+        needed_by.check_prefix(elsewhere["prefix"], str(tmp_path / "new"))
+        shutil.rmtree(old)
+        needed_by.check_prefix(elsewhere["prefix"], old)
 
 
 @pytest.mark.parametrize("python", ["/usr/bin/python3", "/a b/python3"])

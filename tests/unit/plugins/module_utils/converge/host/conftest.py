@@ -76,7 +76,8 @@ def answer(prefix: Path) -> Iterator[Answer]:
     usual = settings_in(prefix.parent)
 
     def run(parts: Any = None, check: bool = False, state: str = "present", **settings: Any) -> Any:
-        options = {"settings": {**usual, **settings}, "state": state, "parts": parts, "prefix": str(prefix)}
+        where = settings.pop("prefix", str(prefix))
+        options = {"settings": {**usual, **settings}, "state": state, "parts": parts, "prefix": where}
         return cdi_host.answer({**options, "state_dir": None, "release": release, "archive": None}, check)
 
     yield run

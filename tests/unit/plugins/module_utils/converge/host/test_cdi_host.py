@@ -19,7 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import host
+from ansible_collections.fleet.cdi.plugins.module_utils.release import host, needed_by
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
 from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.host.conftest import (
@@ -83,6 +83,20 @@ def test_what_was_deleted_and_is_not_asked_for_is_forgotten(
     assert not changed(again)
     left = [path for path in read_manifest(settings_in(prefix.parent)["state_dir"]).files if not Path(path).exists()]
     assert left == []
+
+
+def test_another_prefix_is_refused_before_anything_is_changed(
+    answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host has one release: else the first one stays, also after a removal."""
+    monkeypatch.setattr(needed_by, "host_prefix", lambda: str(prefix))
+    answer(devices=TWO)
+    for state, part in (("present", "release"), ("absent", "removal")):
+        for check in (True, False):
+            done, _warnings = answer(devices=TWO, prefix=str(tmp_path / "other"), state=state, check=check)
+            assert done["failed"] and not done["changed"] and list(done["parts"]) == [part]
+            assert done["msg"].startswith(f"{part}: prefix: found {tmp_path}/other; expected {prefix}, where")
+    assert not (tmp_path / "other").exists() and not changed(answer(devices=TWO)[0])
 
 
 def test_another_device_list_leaves_nothing_of_the_old_one(
