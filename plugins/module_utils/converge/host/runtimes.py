@@ -18,7 +18,7 @@ FAILED, OFF = "runtime-failed", "runtime-off"
 
 
 def converge(run: HostRun) -> PartOutcome:
-    """Set each runtime, and take back what this role set in those that the settings no longer name.
+    """Set each runtime, and take back what this role set in installations that the settings no longer name.
 
     Empty settings change no runtime. Raises CdiError.
     """
@@ -28,15 +28,16 @@ def converge(run: HostRun) -> PartOutcome:
         return PartOutcome()
     asked = [_options(run, name, **{**one, "managed_by": BY}) for name, one in named.items()]
     there = _states(run, read_manifest(settings["state_dir"]))
+    wanted = {(one["name"], one["installation"]): one["state"] for one in asked}
     if settings["prune"]:
-        left = [one for one in there if one["managed_by"] == BY and one["name"] not in named]
+        left = [one for one in there if one["managed_by"] == BY and (one["name"], one["installation"]) not in wanted]
         asked += [_options(run, one["name"], state="absent", installation=one["installation"]) for one in left]
     outcome = _set(asked, run)
     if outcome.problems or (run.check and outcome.changed):
         return outcome
     after = _states(run, read_manifest(settings["state_dir"])) if outcome.changed else there
-    on = [name for name, one in named.items() if one.get("state", "enabled") == "enabled"]
-    off = [one["path"] for one in after if one["name"] in on and one["reads"] and not one["enabled"]]
+    on = [one for one in after if wanted.get((one["name"], one["installation"])) == "enabled"]
+    off = [one["path"] for one in on if one["reads"] and not one["enabled"]]
     why = (
         f"{', '.join(off)}: cdi_host_runtime_settings enables CDI, but the configuration of this runtime still "
         "disables it. Run module fleet.cdi.container_runtime_info: enabled_by names the file that does so."

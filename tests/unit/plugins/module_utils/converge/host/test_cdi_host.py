@@ -20,7 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host, needed_by
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, installations
 from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.host.conftest import (
     Answer,
@@ -163,6 +163,37 @@ def test_the_runtimes_are_asked_once(answer: Answer, monkeypatch: pytest.MonkeyP
         devices=TWO, runtime_settings={"podman": {"state": "disabled"}, "docker": {"state": "absent"}}
     )
     assert done["problems"] == [] and len(asked) == 1
+
+
+def test_another_installation_of_a_runtime_takes_the_place_of_the_one_before(
+    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The role takes back what it set in an installation that the settings no longer name."""
+    kinds = {}
+    for name, usual in installations.INSTALLATIONS["docker"].items():
+        program = tmp_path / name / "dockerd"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        kinds[name] = usual._replace(config=str(tmp_path / f"{name}.json"), programs=(str(program.parent),))
+    monkeypatch.setitem(installations.INSTALLATIONS, "docker", kinds)
+    found = [detect.Runtime("docker", "27.5.1", f"{tmp_path}/{name}/dockerd", "0.8.0") for name in kinds]
+    monkeypatch.setattr(detect, "detect", lambda _path: detect.DetectedRuntimes(tuple(found), ()))
+
+    def run(check: bool = False, **one: Any) -> dict[str, Any]:
+        done, _warnings = answer(["runtimes"], check, runtime_settings={"docker": one})
+        assert done["problems"] == []
+        return done
+
+    def enabled() -> list[str]:
+        return [path.name for path in sorted(tmp_path.glob("*.json")) if "cdi" in path.read_text()]
+
+    assert run()["changed"] and enabled() == ["system.json"]
+    previewed = run(check=True, installation="snap")
+    done = run(installation="snap")
+    assert done["diff"] == previewed["diff"] and enabled() == ["snap.json"]
+    assert not run(installation="snap")["changed"]
+    assert run(installation="snap", state="absent")["changed"] and enabled() == []
 
 
 def test_a_package_that_may_not_be_installed_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
