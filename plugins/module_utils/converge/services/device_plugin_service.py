@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
+from ... import files
 from ...device_plugin.process import instance_status
 from ...layout import SPEC_DIRS
 from ...manifest import Manifest, read_manifest
@@ -21,9 +22,10 @@ from ...records import CdiError
 from ...release import guard
 from ...system import systemd
 from .. import module_diff
+from ..change import Change
 from ..driver import device_links
+from . import device_plugin_config, units
 from . import device_plugin_unit as unit_file
-from . import units
 from .device_plugin_removal import tidy
 from .device_plugin_unit import INSTANCES, PluginUnit, instance, instances_of
 from .openers_unit import PROCESSES, SOCKET
@@ -76,6 +78,8 @@ def install(
 
     An older instance is replaced as the text of this file describes. The new one has `wait` seconds to take over. If it
     does not, it is stopped, CdiError is raised, and the older one goes on serving. Raises CdiError.
+
+    A configuration of ours that only the older one had is taken back then.
     """
     contents = unit_file.plugin_texts(unit)
     units.need_systemd(
@@ -88,6 +92,7 @@ def install(
     if not (leaving or unit.process_access):
         before = before._replace(looking=())  # the socket belongs to another tool
     wanted = {path: content for path, content in contents.items() if content is not None}
+    unnamed = _unnamed(unit, state_dir, host)
     written = units.write_units(wanted, BY, state_dir, check)
     chosen = _chosen(before)
     running = (chosen,) if live else ()
@@ -102,7 +107,13 @@ def install(
     if changed and not check:
         renewed = any(os.path.basename(change.path) == SOCKET for change in written)
         _bring_about(host, before, after, renewed, wait)
-    diff = [*map(module_diff.text, (*written, *leaving)), *module_diff.units(before, after), *device_links.shown(links)]
+        if unnamed:
+            units.take_back_units(unnamed, state_dir)
+    diff = [
+        *map(module_diff.text, (*written, *leaving, *unnamed)),
+        *module_diff.units(before, after),
+        *device_links.shown(links),
+    ]
     return {"changed": changed, "diff": diff, "instance": chosen}
 
 
@@ -186,6 +197,21 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         raise CdiError(f"{command}: does not exist; install the release first (module fleet.cdi.host_release)")
     # The release that is active now, or in check mode the one to be installed.
     return install(unit, options["release"], options["state_dir"], options["timeout"], check), warnings
+
+
+def _unnamed(unit: PluginUnit, state_dir: str, host: ServiceHost) -> list[Change]:
+    """Return the removal of each configuration of ours that the present unit or an instance has and `unit` has not.
+
+    After a take-over that failed only the instance has it.
+    """
+    live = files.read(unit_file.path())
+    text = live.content if live else b""
+    used = {one.get("config", {}).get("path") or "/" for one in host.statuses().values()}
+    manifest = read_manifest(state_dir)
+    there = [path for path, record in manifest.files.items() if record["by"] == device_plugin_config.BY]
+    named = {path for path in there if f" --config {units.argument(path)} ".encode() in text}
+    left = (named | {*map(files.canonical, used)}) & {*there} - {files.canonical(unit.config_file)}
+    return units.leaving(manifest, filter(manifest.may_drop, sorted(left)))
 
 
 def _state(host: ServiceHost, content: bytes, release: Optional[str]) -> InstancesState:

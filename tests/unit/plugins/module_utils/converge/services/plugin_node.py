@@ -21,6 +21,7 @@ class Node:
     def __init__(self, state_dir):
         self.state_dir, self.release, self.booted = state_dir, OLD, True
         self.enabled, self.processes, self.told, self.now = set(), {}, [], 0.0
+        self.configs = {}  # the configurations with which instances were started
         self.socket, self.told_of_socket = set(), []  # what it is of enabled and active
         self.kubelet_takes = 1.0  # seconds until the kubelet watches what a new instance offers; None: it never does
         self.offers = {"vendor.com/gpu": {}, "vendor.com/nic": {}}
@@ -63,7 +64,9 @@ class Node:
         if words[0] in ("start", "restart"):
             self.now += 10
             with open(unit_file.path(), "rb") as file:
-                mark = unit_file.unit_mark(file.read())
+                text = file.read()
+            mark = unit_file.unit_mark(text)
+            self.configs[names[0]] = text.partition(b' --config "')[2].partition(b'"')[0].decode()
             self.processes[names[0]] = (mark, self.release, self.now, dict(self.offers))
         self.enabled |= set(names) if words[0] == "enable" else set()
         self.enabled -= set(names) if words[0] == "disable" else set()
@@ -96,7 +99,7 @@ class Node:
                 "instance": name,
                 "release": release,
                 "ready": ready(start),
-                "config": {"error": self.error if start != watched else None},
+                "config": {"path": self.configs.get(name), "error": self.error if start != watched else None},
                 "resources": {one: {"stream": streams(start)} for one in offers if ready(start)},
             }
             for name, (_mark, release, start, offers) in sorted(self.processes.items(), key=lambda item: item[1][2])

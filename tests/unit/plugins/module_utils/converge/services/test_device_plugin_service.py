@@ -10,9 +10,9 @@ import os
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_config, units
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import units
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -53,6 +53,25 @@ def test_check_mode_shows_what_the_run_does(node, tmp_path):
     assert node.told == [] and not list(tmp_path.iterdir())
     assert preview == node.install()
     assert [one["after_header"] for one in preview["diff"]] == [*unit_file.paths(), "systemd"]
+
+
+def test_a_configuration_that_no_unit_names_any_more_goes_after_the_new_instance_took_over(node, tmp_path):
+    """Else entry point `remove` would leave it. One that this unit never named is another's."""
+    paths = [str(tmp_path / f"etc/{name}.json") for name in ("old", "new", "other")]
+    for path in paths:
+        device_plugin_config.write_config(path, b"{}", node.state_dir, False, False)
+    node.install(unit=UNIT._replace(config_file=paths[0]))
+    new = UNIT._replace(config_file=paths[1])
+    node.kubelet_takes = None
+    with pytest.raises(CdiError, match="did not take over"):
+        node.install(unit=new, wait=1)
+    node.kubelet_takes = 1.0
+    assert all(map(os.path.exists, paths))
+    preview = node.install(unit=new, check=True)
+    assert preview["diff"] == node.install(unit=new)["diff"]
+    assert paths[0] in [one["before_header"] for one in preview["diff"]]
+    assert [*map(os.path.exists, paths)] == [False, True, True]
+    assert not node.install(unit=new)["changed"]
 
 
 def test_a_new_release_starts_beside_the_old_one_which_stops_when_the_kubelet_has_moved(node):
