@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from ..layout import Layout
 from ..records import CdiError
-from ..release import guard
+from ..release.needed_by import check_host
 from .add_claim import add_claim, check_wanted, same_claim
 from .calls import Caller
 from .delete_claim import delete_claim, refuse_used
@@ -25,7 +25,7 @@ SHOWN = ("state", "amounts", "near", "release_on_stop", "for_user", "keep", "nod
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of the module for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     places = places_of(options)
     caller = Caller(os.path.join(options["prefix"], "bin"), options["timeout"])
     boot_id, id_ = this_boot(places), options["id"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from .. import documents
 from ..layout import REFRESH_SERVICE, UNIT_DIR, USUAL, ledger_path
 from ..manifest import read_manifest
 from ..records import CdiError
-from . import launcher, tree
+from . import guard, launcher, tree
 
 FILE, KIND, KEYS, LINK, RECORD, HOOK = "file", "kind", "keys", "link", "record", "hook"
 
@@ -50,12 +50,22 @@ def needed_by(state_dir: str, spec_dirs: Sequence[str], prefix: str) -> tuple[Ne
     )
 
 
+def check_host(options: Mapping[str, Any], check: bool) -> list[str]:
+    """Return warnings about the release of a host, for a module that changes the host by these `options`.
+
+    Raises CdiError if another release is active, as guard.check does, and as check_state_dir does.
+    """
+    if options.get("root", "/") == "/":  # an image has its own records
+        check_state_dir(options["state_dir"], options["prefix"], options.get("device_list") or "")
+    return guard.check(options["prefix"], options["release"], check)
+
+
 def check_state_dir(state_dir: str, prefix: str, listing: str = "") -> None:
     """Raise CdiError if the commands of the release below `prefix` have their records in another directory.
 
     The release that the host uses counts too, if its device list is `listing`.
     """
-    for one in (prefix, host_prefix()):
+    for one in dict.fromkeys((prefix, host_prefix())):
         defaults = _defaults(one)
         old = str(defaults.get("state_dir", state_dir))
         if old != state_dir and (one == prefix or defaults.get("inventory") == listing) and _has_records(old, one):
@@ -90,9 +100,10 @@ def host_prefix() -> str:
 def _defaults(prefix: str) -> dict[str, Any]:
     """Return the defaults of the active release below `prefix`; {} without one of this user."""
     current = tree.at(prefix, "current")
-    with suppress(OSError):
+    with suppress(OSError, CdiError):
         if os.lstat(current).st_uid == os.geteuid():
-            return launcher.defaults_of(tree.launchers_of(current).get(launcher.FLEET_CDI, ""))
+            text = documents.content(os.path.join(current, "bin", launcher.FLEET_CDI), tree.LARGEST)
+            return launcher.defaults_of((text or b"").decode("utf-8", "replace"))
     return {}
 
 

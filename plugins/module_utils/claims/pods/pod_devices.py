@@ -11,7 +11,7 @@ from typing import Any
 
 from ...layout import Layout
 from ...records import CdiError
-from ...release import guard
+from ...release.needed_by import check_host
 from ..calls import Caller
 from ..device_name import qualified_name
 from ..ended import this_boot
@@ -24,7 +24,7 @@ from .rewritten import for_device_plugin, for_podman, for_resource_claims
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of the module for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check) if _has_claims(options) else []
+    warnings = check_host(options, check) if _has_claims(options) else []
     places = Layout(
         options["state_dir"],
         options["device_list"],

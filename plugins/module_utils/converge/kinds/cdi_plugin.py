@@ -21,7 +21,7 @@ from ...manifest import Manifest
 from ...protocol import grammar, messages, pools
 from ...protocol.plugin_args import settings
 from ...records import CdiError
-from ...release import guard
+from ...release.needed_by import check_host
 from .. import module_diff
 from ..apply import apply
 from ..change import OR_FORCE, Change, Plan, plan_file
@@ -234,7 +234,7 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check:
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module cdi_plugin for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     wanted = wanted_configuration(options)
     places = Layout(
         options["state_dir"], options["device_list"], options["config_dir"], path=os.environ.get("PATH", "")

@@ -21,7 +21,7 @@ from ...layout import Layout
 from ...manifest import Manifest
 from ...protocol import pools
 from ...records import CdiError, Device, as_document
-from ...release import guard
+from ...release.needed_by import check_host
 from .. import module_diff
 from ..apply import apply
 from ..change import Plan, plan_file
@@ -148,7 +148,7 @@ def instant(text: str) -> str:
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module device_state for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     disable = options["state"] == "disabled"
     reason = (options["reason"] or "").strip()
     if disable and not reason:

@@ -15,7 +15,7 @@ from ...discovery.out_of_service import in_force
 from ...layout import Layout
 from ...manifest import Manifest
 from ...records import CdiError, Device, as_document
-from ...release import guard
+from ...release.needed_by import check_host
 from ...runtimes import containers, detect
 from ...safe_text import one_line
 from ...spec import names
@@ -149,7 +149,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
     Without `kind` the result has a list of kinds, and `failed` with `msg` if a kind could not be converged.
     """
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     listing = options["device_list"]
     live = options["root"] == "/"
     if not live:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional
 from ... import files, schema
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
-from ...release import guard
+from ...release.needed_by import check_host
 from ...runtimes import containers, installations, running, verify
 from ...runtimes.detect import DetectedRuntimes
 from ...runtimes.place import InstalledRuntime, Source, WantedCdi
@@ -132,7 +132,7 @@ def _put_back(made: RuntimePlan, manifest: Manifest, records: dict[str, Any]) ->
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module container_runtime for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     result, more = of_runtime(options, check)
     return result, [*warnings, *more]
 

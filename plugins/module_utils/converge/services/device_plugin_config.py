@@ -25,7 +25,7 @@ from ...device_plugin.process import instance_status
 from ...layout import kubelet_layout
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
-from ...release import guard
+from ...release.needed_by import check_host
 from ...spec import registry
 from ...system import systemd
 from .. import module_diff
@@ -136,7 +136,7 @@ def taken(
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module device_plugin_config for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     path = options["config_file"]
     content = rendered(options) if options["state"] == "present" else None
     if content is not None:

@@ -19,7 +19,7 @@ from ...device_plugin.process import instance_status
 from ...layout import SPEC_DIRS
 from ...manifest import Manifest, read_manifest
 from ...records import CdiError
-from ...release import guard
+from ...release.needed_by import check_host
 from ...system import systemd
 from .. import module_diff
 from ..change import Change
@@ -183,7 +183,7 @@ def forget(host: ServiceHost = THIS) -> None:
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module device_plugin_service for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     if options["state"] == "absent":
         result, more = uninstall(options["state_dir"], options["kubelet_dir"], check)
         return result, [*warnings, *more]

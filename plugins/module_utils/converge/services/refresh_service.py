@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 from ... import files, schema
 from ...layout import SPEC_DIRS
 from ...manifest import Manifest, locked_manifest, read_manifest
-from ...release import guard
+from ...release.needed_by import check_host
 from ...system import systemd
 from ...system.systemd import Run, run_on_host
 from .. import module_diff, node_features
@@ -139,7 +139,7 @@ def forget(run: Run, booted: Optional[bool] = None) -> None:
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module refresh_service for its `options`. Raises CdiError."""
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = check_host(options, check)
     if options["state"] == "absent":
         return uninstall(options["state_dir"], check), warnings
     settings = RefreshUnit(**{key: options[key] for key in RefreshUnit._fields})

@@ -186,7 +186,7 @@ EXPLANATIONS = (
             "manifest knows no change, so a removal would leave specs and units without the code."
         ),
         do=(
-            "Set the old directory again, for all roles on the host. To move the records, run playbook "
+            "Set the old directory again, for all roles and tasks of the host. To move the records, run playbook "
             "fleet.cdi.remove with the old directory, and then fleet.cdi.provision with the new one."
         ),
         more="cat /opt/cdi/bin/fleet-cdi",

@@ -27,7 +27,8 @@ def test_a_device_that_its_user_has_open_is_not_given_back(tmp_path, monkeypatch
     claim = nodes.claim("job", nodes.make("full", 7, mode))
     write_claim(nodes.places.state_dir, claim._replace(state=GRANTED))
     monkeypatch.setattr(module, "places_of", lambda _options: nodes.places)
-    given = {"prefix": str(tmp_path), "release": "", "timeout": 5, "id": "job", "state": "absent"}
+    places = {"prefix": str(tmp_path), "state_dir": nodes.places.state_dir}
+    given = {**places, "release": "", "timeout": 5, "id": "job", "state": "absent"}
     with open("/dev/full", "rb") as file:
         words = ["setpriv", "--reuid", USER, "--clear-groups", "cat"]
         process = subprocess.Popen(words, stdin=-1, stdout=-1, bufsize=0, pass_fds=[file.fileno()])

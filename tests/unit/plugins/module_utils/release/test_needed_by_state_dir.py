@@ -15,12 +15,31 @@ import sys
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import claim
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import host_drain
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state, spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
+    device_plugin_config,
+    device_plugin_service,
+    refresh_service,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_unit import RefreshUnit, refresh_texts
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard, host_release, launcher, needed_by
 
 DOCUMENT = {"version": 1, "files": {"/etc/x": {"applied": [None], "kind": "", "by": "spec", "prior": None}}}
+
+MODULES = (
+    claim,
+    cdi_plugin,
+    device_state,
+    spec,
+    container_runtime,
+    device_plugin_config,
+    device_plugin_service,
+    refresh_service,
+)
 
 RECORDS = {
     "none": ({}, False),
@@ -72,6 +91,17 @@ def test_it_is_refused_where_there_are_records(options, tmp_path, records, refus
             with pytest.raises(CdiError, match=f"^state_dir: found {tmp_path}/new; expected {tmp_path}/old, where"):
                 module.answer({**options, **drain, "state": state, "on_needed": "drop"}, check)
     assert not (tmp_path / "new").exists() and guard.active(options["prefix"])
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_each_module_that_changes_a_host_refuses_it(options, tmp_path, module):
+    """Of tasks of one's own beside the role: the device plugin with another ledger would grant what requests hold."""
+    (tmp_path / "old/ledger.db").write_text("x")
+    for check in (True, False):
+        with pytest.raises(CdiError, match=f"^state_dir: found {tmp_path}/new; expected {tmp_path}/old, where"):
+            module.answer(options, check)
+    # An image has its own records.
+    assert needed_by.check_host({**options, "root": "/mnt"}, False) == []
 
 
 SHARED = {

@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.services.plugin_node import NEW, OLD, UNIT
 
 
@@ -92,7 +93,7 @@ def test_check_mode_says_so_before_the_new_release_is_there(node, monkeypatch):
     node.install(unit)
     install, host = service.install, service.ServiceHost(node.run, lambda: True, node.statuses, node.environment)
     monkeypatch.setattr(service, "install", lambda *arguments: install(*arguments, host))
-    monkeypatch.setattr(service.guard, "active", lambda _prefix: OLD)
+    monkeypatch.setattr(guard, "active", lambda _prefix: OLD)
     for release, changed in ((OLD, False), (NEW, True)):
         options = {**unit._asdict(), "state": "present", "timeout": 60, "release": release}
         preview, _warnings = service.answer(options, True)
