@@ -97,6 +97,11 @@ def host_prefix() -> str:
     return found[1] if found else USUAL.prefix
 
 
+def host_spec_dirs(prefix: str) -> tuple[str, ...]:
+    """Return the spec directories of the commands below `prefix`, lowest priority first."""
+    return tuple(_defaults(prefix).get("spec_dirs") or USUAL.spec_dirs)
+
+
 def _defaults(prefix: str) -> dict[str, Any]:
     """Return the defaults of the active release below `prefix`; {} without one of this user."""
     current = tree.at(prefix, "current")

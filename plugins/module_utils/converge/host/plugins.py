@@ -28,6 +28,7 @@ def converge(run: HostRun) -> PartOutcome:
     places = Layout(
         settings["state_dir"],
         settings["device_list"],
+        prefix=settings["prefix"],
         spec_dirs=tuple(run.spec_dirs),  # claims are restored there
         path=os.environ.get("PATH", ""),
     )

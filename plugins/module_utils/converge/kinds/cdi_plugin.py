@@ -21,7 +21,7 @@ from ...manifest import Manifest
 from ...protocol import grammar, messages, pools
 from ...protocol.plugin_args import settings
 from ...records import CdiError
-from ...release.needed_by import check_host
+from ...release.needed_by import check_host, host_spec_dirs
 from .. import module_diff
 from ..apply import apply
 from ..change import OR_FORCE, Change, Plan, plan_file
@@ -237,7 +237,12 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     warnings = check_host(options, check)
     wanted = wanted_configuration(options)
     places = Layout(
-        options["state_dir"], options["device_list"], options["config_dir"], path=os.environ.get("PATH", "")
+        options["state_dir"],
+        options["device_list"],
+        options["config_dir"],
+        prefix=options["prefix"],
+        spec_dirs=host_spec_dirs(options["prefix"]),
+        path=os.environ.get("PATH", ""),
     )
     bin_dir = os.path.join(options["prefix"], "bin")
     outcome = converge_configuration(wanted, places, bin_dir, options["force"], check, options["on_held"])

@@ -21,7 +21,7 @@ from ...layout import Layout
 from ...manifest import Manifest
 from ...protocol import pools
 from ...records import CdiError, Device, as_document
-from ...release.needed_by import check_host
+from ...release.needed_by import check_host, host_spec_dirs
 from .. import module_diff
 from ..apply import apply
 from ..change import Plan, plan_file
@@ -155,9 +155,14 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         raise CdiError("reason: found none; expected one line that tells the next operator why the device is disabled")
     until = instant(options["until"]) if disable and options["until"] else ""
     wanted = WantedDeviceState(options["device"], " ".join(reason.split()) if disable else "", until)
-    outcome = converge_state(
-        wanted, Layout(options["state_dir"], options["device_list"], path=os.environ.get("PATH", "")), check
+    places = Layout(
+        options["state_dir"],
+        options["device_list"],
+        prefix=options["prefix"],
+        spec_dirs=host_spec_dirs(options["prefix"]),
+        path=os.environ.get("PATH", ""),
     )
+    outcome = converge_state(wanted, places, check)
     warnings += [*outcome.report.warnings, *outcome.report.failed]
     if disable and outcome.after is None:
         warnings.append(f"until: {until} is over, so {outcome.id} is in service")

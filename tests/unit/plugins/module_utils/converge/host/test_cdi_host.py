@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import partial
 from pathlib import Path
@@ -13,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as main_verbs
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import plugins
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import converge_unit, units
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import host, needed_by
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard, host, needed_by
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, installations
 from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.host.conftest import (
@@ -117,6 +120,43 @@ def test_another_device_list_leaves_nothing_of_the_old_one(
     assert len(json.loads((tmp_path / "run/list.json").read_text())["devices"]) == 4
     assert len(list((tmp_path / "run/list.d").iterdir())) == 1
     assert not changed(answer(**new)[0]) and changed(answer(**wanted)[0]) == ["release", "specs", "plugins"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has claims")
+@pytest.mark.parametrize("module", ["cdi_host", "cdi_plugin", "device_state"])
+def test_a_refresh_in_a_module_has_the_prefix_and_the_spec_directories_of_the_host(
+    answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """Else it calls executables that are not there, and writes specs of claims that nobody reads."""
+    usual = partial(Layout, config_dir=str(tmp_path / "etc"))
+    for room in (plugins, device_state, main_verbs):
+        monkeypatch.setattr(room, "Layout", usual)
+    places = {name: settings_in(prefix.parent)[name] for name in ("state_dir", "device_list")}
+    pool = {"profile": "rule", "match": {"subsystem": "mem", "node": ["/dev/null", "/dev/zero"]}}
+    wanted = {"devices": TWO, "plugins": {"gpu/rule": {"args": pool}}}
+    answer(**wanted)
+    defaults = {"state_dir": places["state_dir"], "inventory": places["device_list"], "prefix": str(prefix)}
+    defaults["spec_dirs"] = [str(prefix.parent / "cdi")]
+    assert main(["claim", "add", module, "gpu:1"], "test", defaults) == 0
+    spec = prefix.parent / f"cdi/fleet.cdi-claim_{module}.json"
+    before = spec.read_text()
+    assert f"{prefix}/bin/cdi-hook" in before
+    spec.unlink()
+    options = {**places, "prefix": str(prefix), "release": None, "config_dir": str(tmp_path / "etc")}
+    options.update({"resource_type": "gpu", "name": "more", "plugin": "rule", "args": pool, "description": None})
+    options.update({"cdi_version": "0.0.2", "force": False, "on_held": "keep", "managed_by": "", "state": "present"})
+    monkeypatch.setattr(guard, "check", lambda *_arguments: [])
+    try:
+        if module == "cdi_host":
+            answer(**{**wanted, "plugins": {**wanted["plugins"], "gpu/more": {"plugin": "rule", "args": pool}}})
+        elif module == "cdi_plugin":
+            cdi_plugin.answer(options, False)
+        else:
+            out = {"device": "/dev/zero", "state": "disabled", "reason": "fan", "until": ""}
+            device_state.answer({**options, **out}, False)
+        assert spec.read_text() == before
+    finally:
+        assert main(["claim", "del", module], "test", defaults) == 0
 
 
 def test_only_the_wanted_parts_run(answer: Answer) -> None:
