@@ -43,9 +43,9 @@ def test_defaults_are_those_of_the_specs(role: Path) -> None:
 
 
 @pytest.mark.parametrize("role", [role for role in ROLES if role.name != "cdi_host"], ids=lambda role: role.name)
-@pytest.mark.parametrize("name", ["state_dir", "device_list", "spec_dir"])
-def test_roles_on_a_host_have_the_records_of_cdi_host(role: Path, name: str) -> None:
-    """With a ledger for each role, a device would be granted twice."""
+@pytest.mark.parametrize("name", ["state_dir", "device_list", "spec_dir", "prefix", "python"])
+def test_roles_on_a_host_have_the_directories_of_cdi_host(role: Path, name: str) -> None:
+    """With a ledger for each role, a device would be granted twice. A host has one release."""
     assert f"cdi_host_{name} | default(" in document(role, "defaults/main.yml")[f"{role.name}_{name}"]
 
 
