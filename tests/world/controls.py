@@ -135,7 +135,7 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
-        3,
+        2,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
@@ -181,19 +181,19 @@ CONTROLS = {
         "found by the world: after a reboot the kept entry of a missing device gives another one",
         ((plan_kind, "find_replaced", lambda kept, *_others: kept),),
         ("spec untrue", "swapped"),
-        3,
+        2,
     ),
     "the name of the card before": Control(
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
-        3,
+        5,
     ),
     "no refresh in this boot": Control(
         "found by the world: pods get what was granted before the boot, and a refresh makes a second unit of it",
         ((observer, "offer", _offer), (observer, "_unrefreshed", lambda *_all: {})),
         ("granted twice", "grant lost", "offered", "device lost"),
-        24,
+        10,
     ),
 }
 
