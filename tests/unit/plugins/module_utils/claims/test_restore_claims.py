@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -43,6 +44,14 @@ class TestRestore:
         assert os.listdir(before) == [] and claims.check() == []
         assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
         assert claims.delete("kept") and os.listdir(f"{before}.new") == []
+
+    def test_a_move_that_was_killed_between_the_two_specs_is_ended(self, claims):
+        claims.add("kept", "gpu:1")
+        before = claims.places.spec_dirs[-1]
+        shutil.copytree(before, f"{before}.new")
+        claims.places = claims.places._replace(spec_dirs=(f"{before}.new",))
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("kept",), ())
+        assert os.listdir(before) == [] and os.listdir(f"{before}.new") == ["fleet.cdi-claim_kept.json"]
 
     def test_one_that_a_reboot_ended_gets_no_spec_and_is_freed(self, claims):
         """By a collection, or by the next `add` of its id: a unit may make its claim before the first collection."""
