@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ...layout import RUN, USUAL
+from ...layout import REFRESH_SERVICE, RUN, USUAL
 from .claims_unit import claims_texts
 from .sandbox import sandbox
 from .units import MODPROBE, UNIT_DIR, argument, check_path, quoted
 
 RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
-SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
+SERVICE = REFRESH_SERVICE
+PATH, TIMER = (SERVICE.replace("service", sort) for sort in ("path", "timer"))
 LIBRARIES_SERVICE, LIBRARIES_PATH = (f"fleet-cdi-libraries.{sort}" for sort in ("service", "path"))
 
 # udev's rules make the second file, and other changes the first. The path unit then starts the service, which removes
