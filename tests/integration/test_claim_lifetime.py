@@ -76,6 +76,13 @@ class Podman:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def remove(self, *names):
+        """Remove containers. podman refuses one whose process ended a moment ago, until it has learned that."""
+        end = time.monotonic() + 30
+        while (done := self.attempt("rm", "--force", "--ignore", "--time=0", *names)).returncode:
+            assert time.monotonic() < end, done.stderr
+            time.sleep(0.1)
+
     def words(self, name, claim, *options):
         """The words for a container after run or create."""
         self.names.append(name)
@@ -106,7 +113,7 @@ def podman(request, tmp_path):
     podman = Podman(request.param, tmp_path / "root")
     yield podman
     for name in podman.names:
-        podman.attempt("rm", "--force", "--ignore", "--time", "0", name)
+        podman.remove(name)
 
 
 def claim(*words, failed=False):
@@ -160,7 +167,7 @@ def test_a_container_has_its_device_again_after_a_stop(podman, one):
     if podman.runtime == "runc":  # crun pauses by cgroups, which it does not use here
         podman("pause", name)
     assert states() == {name: "granted"}
-    podman("rm", "--force", "--time=0", name)
+    podman.remove(name)
     assert states() == {name: "idle"} and freed() == [name]
     assert states() == {}
 
@@ -169,9 +176,9 @@ def test_the_last_of_two_containers_frees_it(podman, one):
     name = one()
     for container in (f"{name}-a", f"{name}-b"):
         podman("run", "--detach", *podman.words(container, name), FOREVER)
-    podman("rm", "--force", "--time=0", f"{name}-a")
+    podman.remove(f"{name}-a")
     assert states() == {name: "granted"} and freed() == []
-    podman("rm", "--force", "--time=0", f"{name}-b")
+    podman.remove(f"{name}-b")
     assert freed() == [name]
 
 
@@ -190,7 +197,7 @@ def test_one_that_restarts_all_the_time_is_never_taken_for_gone(podman, one):
         assert time.monotonic() < end, seen
         assert freed() == []
         seen.append(states()[name])
-    podman("rm", "--force", "--time=0", name)
+    podman.remove(name)
     assert freed() == [name]
 
 
@@ -207,8 +214,7 @@ def test_killed_without_a_word(podman, one):
         time.sleep(0.1)
     assert states() == {name: "idle"}
     assert freed() == []  # podman has it
-    podman.attempt("rm", "--force", "--time=0", name)  # fails at first: podman has to learn that it does not run
-    podman("rm", "--force", "--time=0", "--ignore", name)
+    podman.remove(name)
     assert freed() == [name]
 
 
@@ -237,7 +243,7 @@ def test_one_whose_start_fails_leaves_no_use(podman, one):
     done = podman.attempt("run", *podman.words(name, name)[:-2], "/nowhere")
     assert done.returncode != 0
     assert states() == {name: "idle"}
-    podman.attempt("rm", "--force", name)
+    podman.remove(name)
     assert freed() == [name]
 
 
@@ -269,6 +275,5 @@ def test_a_crowd_starts_at_once_and_is_killed_at_once(podman, one):
     while set(states().values()) != {"idle"} and time.monotonic() < end:
         time.sleep(0.1)
     assert freed() == []  # podman has them
-    podman.attempt("rm", "--force", "--time=0", *claim_of)  # podman has to learn that they do not run
-    podman("rm", "--force", "--time=0", "--ignore", *claim_of)
+    podman.remove(*claim_of)
     assert set(freed()) == {shared, *own}

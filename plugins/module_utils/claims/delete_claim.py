@@ -89,7 +89,8 @@ def spec_path(places: Layout, id_: str) -> str:
 
 def remove_specs(places: Layout, claim: ClaimRecord) -> None:
     """Remove the claim's spec, also from the directory that the host had before. Raises CdiError."""
-    for path in {claim.spec or spec_path(places, claim.id), spec_path(places, claim.id)}:
+    here = spec_path(places, claim.id)
+    for path in sorted({claim.spec or here, here}):
         files.remove(path)
 
 
