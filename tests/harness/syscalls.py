@@ -13,7 +13,7 @@ import ctypes
 import os
 import signal
 import sys
-import time
+import threading
 import traceback
 from collections.abc import Callable
 from typing import NamedTuple, Optional
@@ -48,12 +48,35 @@ def run(
     pid = os.fork()
     if pid == 0:
         _child(work, output)
+    watch = _Watch(pid, seconds)
     try:
-        status, stops, met = _trace(pid, at, act, time.monotonic() + seconds)
+        status, stops, met = _trace(pid, at, act)
         said = os.pread(output, 1 << 20, 0).decode(errors="replace")
     finally:
         os.close(output)
+        watch.end()
+    if watch.late:
+        raise TimeoutError(f"process {pid} did not end in {seconds} s")
     return Ended(os.WEXITSTATUS(status) if os.WIFEXITED(status) else None, said, stops, met)
+
+
+class _Watch:
+    """Ends a child that takes too long. A thread, so that nobody has to ask again and again whether it is time."""
+
+    def __init__(self, pid: int, seconds: int) -> None:
+        self.late = False
+        self._process = os.pidfd_open(pid)
+        self._timer = threading.Timer(seconds, self._kill)
+        self._timer.start()
+
+    def _kill(self) -> None:
+        self.late = True
+        signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        os.close(self._process)
 
 
 def _child(work: Callable[[], None], output: int) -> None:
@@ -75,13 +98,12 @@ def _child(work: Callable[[], None], output: int) -> None:
         os._exit(status)
 
 
-def _trace(pid: int, at: int, act: Callable[[int], None], deadline: float) -> tuple[int, int, bool]:
+def _trace(pid: int, at: int, act: Callable[[int], None]) -> tuple[int, int, bool]:
     _pid, status = os.waitpid(pid, 0)
     LIBC.ptrace(SETOPTIONS, pid, None, OPTIONS)
     stops, passed = 0, 0
     while True:
         LIBC.ptrace(SYSCALL, pid, None, passed)
-        _wait(pid, deadline)
         _pid, status = os.waitpid(pid, 0)
         if not os.WIFSTOPPED(status):
             return status, stops, False
@@ -94,20 +116,7 @@ def _trace(pid: int, at: int, act: Callable[[int], None], deadline: float) -> tu
             act(pid)
         if stops == at:
             LIBC.ptrace(DETACH, pid, None, None)
-            _wait(pid, deadline)
             return os.waitpid(pid, 0)[1], stops, True
-
-
-def _wait(pid: int, deadline: float) -> None:
-    """Wait for a stop or the end of the child. Raises TimeoutError, with it ended."""
-    pause = 0.0
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            raise TimeoutError(f"process {pid} did not end in time")
-        time.sleep(pause)
-        pause = min(0.01, pause + 0.00002)
 
 
 def permitted() -> str:

@@ -348,16 +348,19 @@ def everything(top: Path) -> dict[str, tuple[str, bytes]]:
 
     A program that the writer started, such as systemctl, may take something away meanwhile.
     """
-    found = {}
-    for directory, names, others in os.walk(top):
-        for name in (*names, *others):
-            path = Path(directory, name)
-            with suppress(FileNotFoundError):
-                mode = path.lstat().st_mode
-                held = b""
-                if stat.S_ISLNK(mode):
-                    held = os.readlink(path).encode()
-                elif stat.S_ISREG(mode):
-                    held = path.read_bytes()
-                found[str(path.relative_to(top))] = (oct(mode), held)
+    found: dict[str, tuple[str, bytes]] = {}
+    unread, start = [os.fspath(top)], len(os.fspath(top)) + 1
+    while unread:
+        with suppress(FileNotFoundError), os.scandir(unread.pop()) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    mode = entry.stat(follow_symlinks=False).st_mode
+                    held = b""
+                    if stat.S_ISDIR(mode):
+                        unread.append(entry.path)
+                    elif stat.S_ISLNK(mode):
+                        held = os.readlink(entry.path).encode()
+                    elif stat.S_ISREG(mode):
+                        held = Path(entry.path).read_bytes()
+                    found[entry.path[start:]] = (oct(mode), held)
     return found
