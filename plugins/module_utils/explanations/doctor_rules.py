@@ -266,13 +266,17 @@ EXPLANATIONS = (
         id="FC3017",
         title="A device is not handed out",
         messages=(),
-        means="A device has a fault, is in use by a process without a grant, or was taken out of service.",
+        means=(
+            "A device has a fault, is in use by a process without a grant, was dropped by the settings while it was "
+            "held, or was taken out of service."
+        ),
         why="A job that gets it would fail, or would disturb the other user.",
         do="",
         more="fleet-cdi devices",
         rules=(
             "unhealthy",
             "occupied",
+            "device-leaving",
             "disabled",
         ),
     ),

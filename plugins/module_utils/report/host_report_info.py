@@ -20,6 +20,7 @@ from ..converge.doctor.rule import NOTES, HostFinding, find_problems
 from ..converge.doctor.rules import RULES
 from ..converge.doctor.view import HostView, take
 from ..converge.kinds.converge_kinds import discover_kinds
+from ..converge.kinds.memory import DROPPED
 from ..converge.kinds.refresh_all import optional, remembered
 from ..discovery import entry_options, inventory, snapshot, udev
 from ..discovery.discover import discover
@@ -119,7 +120,7 @@ def host_truth(view: HostView, now: FoundNow) -> HostTruth:
             _wanted(device, view, offered, now),
             *_written(device, view),
             *_promised(device, view.running.ledger),
-            _real(device, now, offered),
+            _real(device, now, offered, view),
             opened if opened is None else opened.get(device.id, ()),
         )
         for device in devices
@@ -163,6 +164,8 @@ def _wanted(device: Device, view: HostView, offered: Mapping[str, Any], now: Fou
         until = f" until {out.until}" if out.until else ""
         return Truth(truths.WITHDRAWN, f"out of service since {out.since}{until}: {out.reason}")
     memory = view.wanted.kinds.get(device.kind)
+    if view.wanted.is_leaving(device):
+        return Truth(truths.SPARE, DROPPED)
     if device.id in offered or _chosen(device, view, now):
         return Truth(truths.OFFERED, str(memory.wanted.get("by", "")) if memory else "")
     if any(device.id == one.id for one in view.live.pooled):
@@ -204,13 +207,16 @@ def _holder(key: Key, part: GrantPart) -> str:
     return holder(key, part)
 
 
-def _real(device: Device, now: FoundNow, offered: Collection[str]) -> Truth:
+def _real(device: Device, now: FoundNow, offered: Collection[str], view: HostView) -> Truth:
     if device.id in now.devices:
         return Truth(*device.health)
     why = now.failed.get(device.kind) or now.failed.get("")
     if why:
         return Truth(truths.UNKNOWN, why)
-    searched = device.id in offered or device.profile in entry_options.everything()
+    known_to_all = device.profile in entry_options.everything()
+    if view.wanted.is_leaving(device) and not known_to_all:
+        return Truth(truths.UNKNOWN, "the settings dropped it, so nothing looks for it")
+    searched = device.id in offered or known_to_all
     if device.profile and not searched and device.nodes:
         return Truth(truths.UNKNOWN, "only the pool of an executable lists it")
     return Truth(truths.GONE)

@@ -1,14 +1,15 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about single devices: unhealthy, out of service, open in a process although no request holds them, or kept from
-containers by SELinux."""
+"""Rules about single devices: unhealthy, out of service, dropped by the settings while they are held, open in a process
+although no request holds them, or kept from containers by SELinux."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ...system.mandatory_access import OPEN, SWITCHES, DeniedNode, type_of
+from ..kinds.memory import DROPPED
 from .rule import NOTES, DoctorRule, Symptom
 from .view import HostView
 
@@ -17,8 +18,16 @@ def _unhealthy(view: HostView) -> Iterator[Symptom]:
     kinds = {file.path: file.spec["kind"] for file in view.written.registry.specs}
     gone = {f"{kinds[path]}={one.expected}" for path, reasons in view.live.stale.items() for one in reasons}
     for device in view.live.ill:
-        if gone.isdisjoint(device.qualified_names):  # a stale spec says more
+        # A stale spec says more; what is leaving has no fault.
+        if gone.isdisjoint(device.qualified_names) and not view.wanted.is_leaving(device):
             yield Symptom(device.qualified_names[0], f"{device.id}: {device.health.reason}")
+
+
+def _dropped(view: HostView) -> Iterator[Symptom]:
+    for kind, memory in view.wanted.kinds.items():
+        for id_ in sorted(memory.leaving):
+            name = f"{kind}={memory.offered[id_][0]}"
+            yield Symptom(name, f"{id_}: {DROPPED}, so it stays in its spec")
 
 
 def _disabled(view: HostView) -> Iterator[Symptom]:
@@ -88,6 +97,13 @@ RULES = (
         _occupied,
         "end the process that is named (`fleet-cdi grants list --open` shows all); or name its program in "
         "occupied_ignore of the configuration, if it does not use the device",
+    ),
+    DoctorRule(
+        "device-leaving",
+        _dropped,
+        "nothing: it goes when those who hold it give it back (`fleet-cdi grants list`, `podman ps --all`); "
+        "on_held 'drop' takes it now",
+        status=NOTES,
     ),
     DoctorRule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
     DoctorRule(

@@ -58,6 +58,11 @@ class RememberedState(NamedTuple):
     disabled_error: str = ""
     traces: tuple[str, ...] = ()  # paths that show that a missing manifest existed
 
+    def is_leaving(self, device: Device) -> bool:
+        """Return True if the settings dropped the device while it was held."""
+        memory = self.kinds.get(device.kind)
+        return memory is not None and device.id in memory.leaving
+
 
 class Written(NamedTuple):
     """The files on disk: all specs, and the files that the manifest lists."""

@@ -9,14 +9,14 @@ retries. They go after a grace period or on request, never while granted. Pure f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...discovery.device_names import clean
 from ...records import Device, Health
 from ...spec.items import items_of
 from ...spec.names import AGGREGATES
-from .memory import GoneSince, Memory
+from .memory import DROPPED, GoneSince, Memory
 
 
 class Terms(NamedTuple):
@@ -127,12 +127,17 @@ def find_replaced(
 
 
 def listed(
-    kind: str, kept: KeptDevices, offered: Mapping[str, Sequence[str]], earlier: Sequence[Device]
+    kind: str,
+    kept: KeptDevices,
+    offered: Mapping[str, Sequence[str]],
+    earlier: Sequence[Device],
+    leaving: Container[str] = (),
 ) -> tuple[Device, ...]:
     """Return the devices for the inventory: those found, and the lost ones, as unhealthy.
 
-    A lost device keeps its record from `earlier`, the devices of the last inventory. If it was lost over a reboot, only
-    its id and names, in `offered`, are known.
+    Those of `leaving` (ids) are there: the settings dropped them, and nobody else is to get them. A lost device keeps
+    its record from `earlier`, the devices of the last inventory. If it was lost over a reboot, only its id and names,
+    in `offered`, are known.
     """
     here = tuple(_ill(device, kept.lost[device.id]) if device.id in kept.lost else device for device in kept.devices)
     if not kept.lost:
@@ -144,7 +149,8 @@ def listed(
         if id_ not in known:
             names = tuple(offered[id_])
             record = records.get(id_, Device(id_, "", kind, names, ()))._replace(names=names)
-            gone.append(record._replace(health=Health("unhealthy", f"gone since {since.since}")))
+            why = DROPPED if id_ in leaving else f"gone since {since.since}"
+            gone.append(record._replace(health=Health("unhealthy", why)))
     return (*here, *gone)
 
 

@@ -95,7 +95,7 @@ def _dropped(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str
     if wanted.entries is None or wanted.entries != before.wanted["entries"]:
         return gone
     # Under the same settings a missing device was not dropped; docs/refresh.md describes what happens to it.
-    return {id_: names for id_, names in gone.items() if id_ in before.wanted.get("leaving", {})}
+    return {id_: names for id_, names in gone.items() if id_ in before.leaving}
 
 
 def _renamed(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str, list[str]]:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
+DROPPED = "the settings dropped it while it was held"  # of a device that is leaving: nobody else is to get it
+
 
 class GoneSince(NamedTuple):
     """Since when a device is gone: for people, and in seconds of a boot (CLOCK_BOOTTIME), because clocks change."""
@@ -34,7 +36,12 @@ class Memory(NamedTuple):
     directory: str
     inventory: str  # "" for none
     offered: Mapping[str, tuple[str, ...]] = {}  # id of each device that the spec offers -> its names
-    gone: Mapping[str, GoneSince] = {}  # id of each offered device that is missing -> since when
+    gone: Mapping[str, GoneSince] = {}  # id of each offered device that is missing or leaving -> since when
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """Return the ids of the devices that the settings dropped while they were held (leaving.py)."""
+        return frozenset(self.wanted.get("leaving", ()))
 
     def document(self) -> dict[str, Any]:
         """Return the record for JSON."""

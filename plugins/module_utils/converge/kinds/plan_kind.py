@@ -188,7 +188,7 @@ def plan_kind(
         kinds=_remembered(wanted, kept, around, manifest, before),
     )
     offered = before.offered if before else {}
-    devices = listed(wanted.kind, kept, offered, around.listed.devices)
+    devices = listed(wanted.kind, kept, offered, around.listed.devices, wanted.leaving)
     warnings = (*seen.warnings, *_left_out(kept.devices, kept), *kept.warnings, *limits, *plan.warnings)
     return KindPlan(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others, wanted.by)
 

@@ -136,7 +136,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
         if lacking:
             raise CdiError(lacking)
         part = _untouched(part, manifest)
-        waits = not final and not part.kept.replaced and bool(part.kept.lost.keys() - _leaving(memory))
+        waits = not final and not part.kept.replaced and bool(part.kept.lost.keys() - memory.leaving)
         return part._replace(plan=Plan(part.plan.path, (), ())) if waits else part
 
     def plan_beside(manifest: Manifest) -> tuple[Change, ...]:
@@ -188,13 +188,8 @@ def _untouched(part: KindPlan, manifest: Manifest) -> KindPlan:
 def _missing(kind: str, memory: Memory, part: KindPlan) -> list[Missing]:
     """Return the offered devices of `kind` that are gone."""
     names: dict[str, Any] = {**memory.offered}
-    leaving = _leaving(memory)  # the settings dropped them, so they are not missing
+    leaving = memory.leaving  # the settings dropped them, so they are not missing
     lost = [
         Missing(kind, id_, names[id_], gone.since, True) for id_, gone in part.kept.lost.items() if id_ not in leaving
     ]
     return [*lost, *(Missing(kind, id_, names[id_], "", False) for id_ in part.kept.dropped if id_ not in leaving)]
-
-
-def _leaving(memory: Memory) -> frozenset[str]:
-    """Return the ids of devices that stay only because they are held (converge/kinds/leaving.py)."""
-    return frozenset(memory.wanted.get("leaving", ()))

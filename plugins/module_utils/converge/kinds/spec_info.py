@@ -18,6 +18,7 @@ from ...records import CdiError, Device, as_document
 from ...spec.registry import Registry, load
 from ...spec.seen import releases
 from ...spec.stale import LIVE, FileView, Reason, stale
+from .memory import memory_of
 
 
 class Survey(NamedTuple):
@@ -49,7 +50,7 @@ def compare(
 ) -> Survey:
     """Compare the specs of `registry` with the host."""
     managed = {file.path: manifest.by(file.path) for file in registry.specs if _is_ours(file.path, manifest)}
-    wanted = _wanted(listed)
+    wanted = _wanted(listed, manifest)
     found = {}
     for file in registry.specs:
         names = wanted.get(file.spec["kind"]) if file.path in managed else None
@@ -106,11 +107,13 @@ def _listed(path: str) -> inventory.Inventory:
         return inventory.Inventory(())
 
 
-def _wanted(listed: inventory.Inventory) -> dict[str, set[str]]:
-    """Return kind -> the names that its spec offers by the inventory: healthy devices and aggregates."""
+def _wanted(listed: inventory.Inventory, manifest: Manifest) -> dict[str, set[str]]:
+    """Return kind -> the names that its spec offers: healthy devices of the inventory, what is leaving, aggregates."""
+    leaving = {id_ for memory in filter(None, map(memory_of, manifest.kinds.values())) for id_ in memory.leaving}
     names: dict[str, set[str]] = {}
     for device in listed.devices:
-        names.setdefault(device.kind, set()).update(device.names if device.health.is_usable else ())
+        stays = device.health.is_usable or device.id in leaving
+        names.setdefault(device.kind, set()).update(device.names if stays else ())
     for kind in listed.kinds:
         if names.get(kind.name):
             names[kind.name].update(kind.aggregates)

@@ -17,11 +17,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import report as verb
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import memory, plan_kind, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
 from ansible_collections.fleet.cdi.plugins.module_utils.report import host_report_info
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.plugins.module_utils.system.local_users import local_users
 
@@ -78,9 +80,10 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """A look at the processes of this machine misses none, as root's look on a host."""
+    """A look at the processes misses none, as root's look on a host. There is no runtime: it would look elsewhere."""
     look = openers.look
     monkeypatch.setattr(openers, "look", lambda wanted: look(wanted)._replace(unseen=0, trouble=""))
+    monkeypatch.setattr(installations, "find_installations", lambda _path: installations.Installations((), ()))
     return Host(tmp_path)
 
 
@@ -216,6 +219,20 @@ def test_a_device_that_is_gone_and_was_promised(host):
     report = host.report()
     (gone,) = (one for one in report["devices"] if one["id"] == "mem:gone")
     assert gone["real"] == ["gone", ""] and "wanted-gone" in problems(report, gone)
+
+
+def test_what_the_settings_drop_while_it_is_held_is_no_disagreement(host):
+    """It is not wanted any more, and it stays in its spec. Nothing looks for it, so its real state is not known."""
+    host.hold("zero")
+    match = {"subsystem": "mem", "node": "/dev/full"}
+    fewer = plan_kind.WantedKind(KIND, {"memory": {**ENTRIES["memory"], "match": match}}, runtimes={"podman": "5.4.0"})
+    spec_module.converge_spec(fewer, host.places)
+    report = host.report()
+    (zero,) = (one for one in report["devices"] if one["names"] == ["zero"])
+    assert report["findings"] == []
+    assert zero["wanted"] == ["spare", "the settings dropped it while it was held"]
+    assert zero["written"][0] == "yes" and zero["promised"][0] == "held"
+    assert zero["real"] == ["unknown", "the settings dropped it, so nothing looks for it"]
 
 
 def test_settings_that_can_not_be_discovered_make_devices_unknown(host):

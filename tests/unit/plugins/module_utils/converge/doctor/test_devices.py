@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Findings of the doctor in devices: those that nobody holds and a process has open."""
+"""Findings of the doctor in devices: open in a process and held by nobody, or dropped by the settings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import NOTES
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
@@ -74,3 +77,30 @@ class TestOccupied:
     def test_not_one_that_nobody_hands_out(self, host, open_console):
         host.list_devices(open_console(occupied="ignore"))
         assert self.found(host) == []
+
+
+class TestDropped:
+    """A device that the settings dropped while a request held it. It is there, and stays in its spec."""
+
+    @pytest.fixture(autouse=True)
+    def dropped(self, host):
+        def converge(*nodes):
+            match = {"subsystem": "mem", "node": [f"/dev/{node}" for node in nodes]}
+            entries = {"memory": {"profile": "rule", "kind": KIND, "match": match, "name_by": ["sysname"]}}
+            wanted = WantedKind(KIND, entries, runtimes={"podman": "5.4.0"})
+            spec_module.converge_spec(wanted, host.view().places)
+
+        converge("full", "zero")
+        (zero,) = (one for one in host.view().live.listed.devices if one.names == ("zero",))
+        pod_holds.take(Ledger(str(host.root / "state"), inventory.boot_id()), KIND, [pod_holds.Want("zero", zero)])
+        converge("full")
+
+    def test_it_is_a_note_and_no_fault(self, host):
+        (finding,) = host.diagnose()
+        assert (finding.rule, finding.subject, finding.status) == ("device-leaving", f"{KIND}=zero", NOTES)
+        assert "the settings dropped it" in finding.problem and "stays in its spec" in finding.problem
+
+    def test_its_entry_in_the_inventory_says_why_nobody_gets_it(self, host):
+        (zero,) = (one for one in host.view().live.listed.devices if one.names == ("zero",))
+        assert zero.health.state == "unhealthy" and "the settings dropped it" in zero.health.reason
+        assert "gone" not in zero.health.reason
