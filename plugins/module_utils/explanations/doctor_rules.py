@@ -150,6 +150,7 @@ EXPLANATIONS = (
             "not-every-runtime",
             "runtime-crash",
             "directory-unread",
+            "directory-not-searched",
         ),
     ),
     Explanation(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
+from ... import files
 from ...runtimes.place import InstalledRuntime
 from ...runtimes.survey import RuntimeState
 from ...spec.model import VERSIONS
@@ -123,6 +124,17 @@ def _directory(view: HostView) -> Iterator[Symptom]:
             yield Symptom(one.path, f"it {one.why}, so that {who} reads nothing in {lost}")
 
 
+def _unsearched(view: HostView) -> Iterator[Symptom]:
+    """Find the directories of our specs in which no runtime that has CDI on looks for specs."""
+    looking = [state for state in view.running.runtimes if state.reading and state.reading.enabled]
+    searched = {at for state in looking if state.reading for at in state.reading.spec_dirs}
+    places = {files.canonical(at) for at in searched}
+    for directory in sorted({memory.directory for memory in view.wanted.kinds.values() if memory.offered}):
+        if looking and files.canonical(directory) not in places:
+            who = ", ".join(state.place.title for state in looking)
+            yield Symptom(directory, f"no runtime looks for specs here; {who} looks in {', '.join(sorted(searched))}")
+
+
 def _compose(view: HostView) -> Iterator[Symptom]:
     for path, release in view.running.compose.items() if _used(view) else ():
         yield Symptom(
@@ -195,6 +207,12 @@ RULES = (
         "directory-unread",
         _directory,
         "make it a directory of its own (`mount --bind` puts another place there), or upgrade the runtime",
+    ),
+    DoctorRule(
+        "directory-not-searched",
+        _unsearched,
+        "name it in `spec_dirs` of the runtimes (variable cdi_host_runtime_settings), or let cdi_host_spec_dir be one "
+        f"of theirs; then {advice.PROVISION}",
     ),
     DoctorRule(
         "compose-drops-cdi",

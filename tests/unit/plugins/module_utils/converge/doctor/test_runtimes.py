@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     ANCIENT,
+    KIND,
     NEW,
     OFF,
     OFF_TOO,
@@ -42,6 +44,20 @@ class TestRuntimes:
         path = host.put("etc/a.json", "x", version=version, **edits)
         found = {one.rule: one for one in host.diagnose(OLD, NEW)}["not-every-runtime"]
         assert found[1:3] == (path, f"none of its devices exists for {why.format('devices/0/containerEdits')}")
+
+    def test_a_directory_of_ours_in_which_no_runtime_looks(self, host):
+        """One that has CDI off looks nowhere, and is another finding."""
+        memory = {"wanted": {"entries": {}}, "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
+        with locked_manifest(str(host.root / "state")) as manifest:
+            manifest.remember({KIND: {**memory, "directory": host.directories[0]}})
+        host.put("etc/a.json", "x")
+        elsewhere, there = runtime("podman", "5.4.2", "0.8.0"), runtime("docker", "29.2.0", "1.1.0")
+        there = there._replace(reading=there.reading._replace(spec_dirs=(f"{host.directories[0]}/../etc",)))
+        (finding,) = host.diagnose(elsewhere, OFF)
+        assert finding[:2] == ("directory-not-searched", host.directories[0])
+        assert finding.problem == "no runtime looks for specs here; podman 5.4.2 looks in /etc/cdi"
+        assert "cdi_host_runtime_settings" in finding.next
+        assert host.diagnose(elsewhere, there) == () == host.diagnose()
 
     def test_a_spec_of_a_version_that_nobody_knows(self, host):
         path = host.put("etc/a.json", "x", version="1.2.0")
