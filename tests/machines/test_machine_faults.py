@@ -140,6 +140,7 @@ def test_a_read_only_root_is_said_and_leaves_the_host_as_it_was(machine, control
         assert READ_ONLY in error_of(machine.attempt("sudo fleet-cdi refresh"))
         assert claims_of(machine) == {"steadfast": "granted"} and requests_of(machine) == {"steadfast"}
         assert READ_ONLY in error_of(machine.attempt("sudo fleet-cdi claim del steadfast"))
+        wait_idle(machine)  # a refresh that began before could end its work now
     finally:
         machine.root("mount -o remount,rw /")
     assert machine.root(DIGESTS) == before
