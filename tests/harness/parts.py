@@ -53,7 +53,7 @@ PARTS = {
     "contract": Part(3.5, 3.5),
     "floor": Part(6, 1),  # the rest: the units under Python 3.9, in a Debian 11
     "fault": Part(5, 1),  # the rest: L1, L2, L6 and L9
-    "world": Part(2),  # 5,000 host-days, and each control by the seed that finds it
+    "world": Part(4),  # 10,000 host-days, and each control by the seed that finds it
     "conformance": Part(3.5, 1.5),  # the rest: ten releases of the library, NVIDIA's generator and hook
     "molecule": Part(9, host=True),
     "machines": Part(8),
