@@ -18,7 +18,7 @@ def _unhealthy(view: HostView) -> Iterator[Symptom]:
     kinds = {file.path: file.spec["kind"] for file in view.written.registry.specs}
     gone = {f"{kinds[path]}={one.expected}" for path, reasons in view.live.stale.items() for one in reasons}
     for device in view.live.ill:
-        # A stale spec says more; what is leaving has no fault.
+        # A stale spec says more, and a device that is leaving has no fault.
         if gone.isdisjoint(device.qualified_names) and not view.wanted.is_leaving(device):
             yield Symptom(device.qualified_names[0], f"{device.id}: {device.health.reason}")
 

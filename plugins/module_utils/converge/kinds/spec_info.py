@@ -108,7 +108,7 @@ def _listed(path: str) -> inventory.Inventory:
 
 
 def _wanted(listed: inventory.Inventory, manifest: Manifest) -> dict[str, set[str]]:
-    """Return kind -> the names that its spec offers: healthy devices of the inventory, what is leaving, aggregates."""
+    """Return kind -> the names of its spec: healthy devices of the inventory, devices that are leaving, aggregates."""
     leaving = {id_ for memory in filter(None, map(memory_of, manifest.kinds.values())) for id_ in memory.leaving}
     names: dict[str, set[str]] = {}
     for device in listed.devices:
