@@ -16,7 +16,7 @@ import controller as controllers
 import machine as machines
 import pytest
 from look import claims_of, container, requests_of, wait_idle
-from whole import QUICK, REBOOTS, only_whole
+from whole import MACHINE, QUICK, REBOOTS, only_whole
 
 pytestmark = only_whole
 
@@ -33,17 +33,23 @@ def with_cards(known, order):
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory, timed):
-    """A machine with three disks with content, provisioned, and a claim for each disk."""
-    if machines.lacking():
-        pytest.skip(machines.lacking())
-    plain = machines.definition("trixie")
+def plain(tmp_path_factory):
+    """The definition of a machine with three disks with content, which are in no slot."""
+    plain = machines.definition(MACHINE)
     directory = tmp_path_factory.mktemp("disks")
     plain["options"], plain["kernel"] = [], list(QUICK)
     for disk in DISKS:
         content = directory / disk
         content.write_bytes(disk.encode().ljust(machines.DISK_BYTES, b"\n"))
         plain["options"] += ["-blockdev", f"driver=file,node-name={disk},filename={content}"]
+    return plain
+
+
+@pytest.fixture(scope="module")
+def machine(plain, timed):
+    """That machine with the disks in their first slots, provisioned."""
+    if machines.lacking():
+        pytest.skip(machines.lacking())
     found = machines.Machine(with_cards(plain, ["virtio-gpu-pci", *DISKS]))
     try:
         found.start()
@@ -51,7 +57,7 @@ def machine(tmp_path_factory, timed):
         controllers.install()
         timed("provision, machine with four disks", controllers.Controller(found).play, "provision")
         wait_idle(found)
-        yield found, plain
+        yield found
     finally:
         found.close()
 
@@ -63,8 +69,7 @@ def disk_of(machine, claim):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def test_a_grant_stays_on_its_hardware_or_is_refused(machine, figure):
-    machine, plain = machine
+def test_a_grant_stays_on_its_hardware_or_is_refused(machine, plain, figure):
     # Four claims have all disks: the fourth is that of the controller with virtual functions, and has no content.
     claims = [f"owner-{number}" for number in range(len(DISKS) + 1)]
     for claim in claims:
