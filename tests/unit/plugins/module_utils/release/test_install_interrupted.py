@@ -184,14 +184,14 @@ def run_until(step, act):
 def telling(steps):
     """The numbers of the steps to be killed at: all of them nightly.
 
-    Otherwise the first, the last, and a sixth of those that are left of equal neighbours.
+    Otherwise the first, the last, and a third of those that are left of equal neighbours.
     """
     if os.environ.get("HYPOTHESIS_PROFILE") == "nightly":
         return range(len(steps))
     alike = ("open", "os.mkdir", "os.chmod", "os.remove", "os.rmdir")
     edges = {*range(3), *range(len(steps) - 5, len(steps))}
     found = [n for n, step in enumerate(steps) if step not in alike or step not in steps[max(n - 9, 0) : n]]
-    return sorted({*edges, *found[::6]} & {*range(len(steps))})
+    return sorted({*edges, *found[::3]} & {*range(len(steps))})
 
 
 def fresh(target):
