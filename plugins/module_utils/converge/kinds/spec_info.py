@@ -109,10 +109,11 @@ def _listed(path: str) -> inventory.Inventory:
 
 def _wanted(listed: inventory.Inventory, manifest: Manifest) -> dict[str, set[str]]:
     """Return kind -> the names of its spec: healthy devices of the inventory, devices that are leaving, aggregates."""
-    leaving = {id_ for memory in filter(None, map(memory_of, manifest.kinds.values())) for id_ in memory.leaving}
+    memories = {kind: memory_of(document) for kind, document in manifest.kinds.items()}
+    leaving = {(kind, id_) for kind, memory in memories.items() if memory for id_ in memory.leaving}
     names: dict[str, set[str]] = {}
     for device in listed.devices:
-        stays = device.health.is_usable or device.id in leaving
+        stays = device.health.is_usable or (device.kind, device.id) in leaving
         names.setdefault(device.kind, set()).update(device.names if stays else ())
     for kind in listed.kinds:
         if names.get(kind.name):

@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec_info
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Health
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     KIND,
@@ -73,6 +74,16 @@ class TestSurvey:
         assert (reason.rule, reason.found) == ("device-gone", "no such device (gone since noon)")
         (finding,) = host.diagnose()
         assert "gone since noon" in finding.problem and "fleet-cdi refresh --drop" in finding.next
+
+    @pytest.mark.parametrize(("kind", "stale"), [(KIND, []), ("vendor.com/other", ["device-gone"])])
+    def test_a_device_that_leaves_its_kind_stays_in_the_spec_of_that_kind_alone(self, host, kind, stale):
+        path = host.put("etc/a.json", "x", ours=True)
+        host.list_devices(device("x", health="unhealthy"))
+        wanted = {"entries": {}, "leaving": {"id:x": []}}
+        record = {"wanted": wanted, "directory": "", "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
+        with locked_manifest(str(host.root / "state")) as manifest:
+            manifest.remember({kind: record})
+        assert [one.rule for one in host.survey().stale.get(path, ())] == stale
 
     def test_a_device_that_is_not_offered_because_it_is_ill(self, host):
         host.put("etc/a.json", "x", ours=True)
