@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ... import files
+from ... import directories
 from ...runtimes.place import InstalledRuntime
 from ...runtimes.survey import RuntimeState
 from ...spec.model import VERSIONS
@@ -128,9 +128,9 @@ def _unsearched(view: HostView) -> Iterator[Symptom]:
     """Find the directories of our specs in which no runtime that has CDI on looks for specs."""
     looking = [state for state in view.running.runtimes if state.reading and state.reading.enabled]
     searched = {at for state in looking if state.reading for at in state.reading.spec_dirs}
-    places = {files.canonical(at) for at in searched}
+    places = {directories.resolved(at) for at in searched}
     for directory in sorted({memory.directory for memory in view.wanted.kinds.values() if memory.offered}):
-        if looking and files.canonical(directory) not in places:
+        if looking and directories.resolved(directory) not in places:
             who = ", ".join(state.place.title for state in looking)
             yield Symptom(directory, f"no runtime looks for specs here; {who} looks in {', '.join(sorted(searched))}")
 
