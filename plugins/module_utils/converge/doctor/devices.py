@@ -101,8 +101,8 @@ RULES = (
     DoctorRule(
         "device-leaving",
         _dropped,
-        "nothing: it goes when those who hold it give it back (`fleet-cdi grants list`, `podman ps --all`); "
-        "on_held 'drop' takes it now",
+        "nothing: it goes with the refresh after a request gave it back (`fleet-cdi grants list`), and with the next "
+        "provisioning after a container that has it was removed (`podman ps --all`); on_held 'drop' takes it now",
         status=NOTES,
     ),
     DoctorRule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
