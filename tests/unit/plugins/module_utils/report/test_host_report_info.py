@@ -80,7 +80,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """A look at the processes misses none, as root's look on a host. There is no runtime: it would look elsewhere."""
+    """A host without container runtimes, on which a look at the processes misses none."""
     look = openers.look
     monkeypatch.setattr(openers, "look", lambda wanted: look(wanted)._replace(unseen=0, trouble=""))
     monkeypatch.setattr(installations, "find_installations", lambda _path: installations.Installations((), ()))
