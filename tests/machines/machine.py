@@ -12,6 +12,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -34,7 +35,9 @@ FIRST_BUS = 32  # the number of the first bus of NUMA node 0; each node's bridge
 KERNEL_S = 20  # seconds that a kernel may take to find no root file system
 UP_S = 900.0  # seconds that a machine may take to be up, on a loaded host
 SILENT_S = 120  # seconds without a word after which a machine that was up counts as frozen
-PANIC = "---[ end Kernel panic"  # the last line of a panic; its first one has the words, too
+# What the console says of a kernel that will not boot: the last line of a panic, whose first one has the words, too, or
+# that a task has waited for four minutes, which is the second line of its kind.
+LOST = re.compile(r"---\[ end Kernel panic|blocked for more than 2\d\d seconds")
 TRY_UP_S = 20  # seconds for one look whether a machine that boots is up
 CONSOLE_LINES = 40
 # The kernel's protection against Meltdown and Spectre makes emulation slower and protects nobody here.
@@ -176,7 +179,7 @@ class Machine:
         self.console = self.directory / "console.log"
         self.config = self.directory / "ssh_config"
         self.process: Optional[subprocess.Popen[bytes]] = None
-        self._panics = 0  # on this console
+        self._losses = 0  # on this console
         if not self.overlay.exists():
             base = ["-F", "raw", "-b", str(self.image.disk)]
             make = ["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self.overlay)]
@@ -210,7 +213,7 @@ class Machine:
         self.config.write_text(SSH_CONFIG.format(**values), encoding="utf-8")
         (self.directory / "qmp").unlink(missing_ok=True)
         self.console.unlink(missing_ok=True)
-        self._panics = 0
+        self._losses = 0
         with (self.directory / "qemu.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=stays
@@ -265,7 +268,7 @@ class Machine:
         while (now := self.boot_id()) in ("", not_boot):
             if self.process is None or self.process.poll() is not None:
                 raise OSError(f"QEMU ended: {(self.directory / 'qemu.log').read_text(errors='replace')[-2000:]}")
-            self._start_again_after_panic()
+            self._start_again_if_lost()
             if time.monotonic() - started > UP_S:
                 raise OSError(f"the machine is not up: {self.console.read_text(errors='replace')[-2000:]}")
             self.hang_up()
@@ -273,19 +276,19 @@ class Machine:
         assert now
         return time.monotonic() - started
 
-    def _start_again_after_panic(self) -> None:
-        """Reset a machine whose kernel panicked, once: emulation loses patches that a booting kernel makes to its code.
+    def _start_again_if_lost(self) -> None:
+        """Reset a machine whose kernel panicked or hangs, once. Raises OSError the next time, and without emulation.
 
-        Raises OSError after another panic, and where the kernel was not emulated.
+        Emulation loses patches that a booting kernel makes to its own code.
         """
         said = self.console.read_text(errors="replace") if self.console.exists() else ""
-        panics = said.count(PANIC)
-        if panics == self._panics:
+        losses = len(LOST.findall(said))
+        if losses == self._losses:
             return
-        if panics > 1 or accelerator(self.image.kernel) != "tcg":
-            raise OSError(f"the kernel panicked: {said[-4000:]}")
-        self._panics = panics
-        warnings.warn(f"a machine was reset, because its kernel panicked: {said[:300]}", stacklevel=2)
+        if losses > 1 or accelerator(self.image.kernel) != "tcg":
+            raise OSError(f"the kernel does not boot: {said[-4000:]}")
+        self._losses = losses
+        warnings.warn(f"a machine was reset, because its kernel did not boot: {said[:300]}", stacklevel=2)
         self.control("system_reset")
 
     def standstill(self) -> str:
