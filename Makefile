@@ -17,7 +17,7 @@
 #   make e2e [E2E="-k upgrade"]   real kubelets: the first run builds them for a quarter of an hour
 #   make machines WHOLE=1 [REBOOTS=10]   also the cases that take minutes each
 #   make machines CUTS=100   also a hundred power cuts in provision, claims, refresh and upgrade
-#   make machines MACHINE=selinux   another machine: bookworm, sid, selinux, engines, iommu, network
+#   make machines MACHINE=selinux   another machine of tests/machines/machines.yml
 #   make gpu [OPTIONS='{"driver_root": "/run/nvidia/driver"}']   a host with a GPU beside what its vendor's programs say
 #                           of it, by these options of the profile; results in build/gpu.json
 #   make nightly            the larger counts, and matrix, docs-site and importer
@@ -193,6 +193,7 @@ matrix: $(VENV) $(LINK)
 	$(COUNTERPARTS) matrix
 	@$(RUN) python tests/harness/matrix.py $(MATRIX)
 
+OTHER_MACHINES = $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' tests/machines/machines.yml | grep -vx trixie)
 nightly: matrix docs-site importer
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
@@ -205,7 +206,7 @@ nightly: matrix docs-site importer
 	@$(RUN) NIGHTLY=1 python -m pytest -q tests/integration/test_air_gap.py tests/integration/test_typed_blocks.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 	@$(RUN) WHOLE=1 REBOOTS=10 CUTS=12 python -m pytest -q tests/machines
-	@for machine in bookworm sid selinux engines iommu network; do MACHINE=$$machine $(RUN) python -m pytest -q tests/machines || exit 1; done
+	@for machine in $(OTHER_MACHINES); do MACHINE=$$machine $(RUN) python -m pytest -q tests/machines || exit 1; done
 
 # Which lines and branches the unit and contract tests run; red below the floor in pyproject.toml.
 coverage:

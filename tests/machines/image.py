@@ -23,6 +23,8 @@ import engines  # tests/harness
 BUILT = Path(__file__).resolve().parents[2] / "build/machines"
 USER = "fleet"
 SIZE = "4G"  # of the disk; the file is sparse
+DIGITS = 12  # of the digest of a recipe in the name of its image
+MIRROR = "http://deb.debian.org/debian"  # mmdebstrap's own choice, where this host names none
 
 PACKAGES = ["systemd-sysv", "udev", "dbus", "dbus-user-session", "libpam-systemd", "linux-image-amd64"]
 PACKAGES += [
@@ -76,15 +78,36 @@ class Image(NamedTuple):
 
 
 def recipe(suite: str, packages: Sequence[str]) -> list[str]:
-    """The options of mmdebstrap for a suite with more packages than every image has."""
+    """The options of mmdebstrap for a suite with more packages than every image has.
+
+    NAME/SUITE is a package of another suite. What it depends on is of `suite`, as everything else.
+    """
+    others = _others(packages)
+    names = [package.partition("/")[0] for package in packages]
     made = [
         "--quiet",
         "--variant=minbase",
         "--dpkgopt=force-unsafe-io",
-        f"--include={','.join([*PACKAGES, *packages])}",
+        f"--include={','.join([*PACKAGES, *names])}",
     ]
     made += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale")]
+    if others:
+        pins = "".join(rf"Package: {name}\nPin: release n={one}\nPin-Priority: 995\n\n" for name, one in others)
+        made.append(f'--aptopt=APT::Default-Release "{suite}"')  # priority 990
+        made.append(f'--setup-hook=printf "{pins}" >"$1/etc/apt/preferences.d/suites"')
     return [*made, '--aptopt=Acquire::Check-Valid-Until "false"', suite]
+
+
+def _others(packages: Sequence[str]) -> list[tuple[str, str]]:
+    """(name, suite) of the packages that say of which suite they are."""
+    return [(name, suite) for name, _slash, suite in (package.partition("/") for package in packages) if suite]
+
+
+def _sources(suite: str, packages: Sequence[str]) -> list[str]:
+    """From where the packages come, in mmdebstrap's words."""
+    mirror = engines.mirror()
+    suites = dict.fromkeys(one for _name, one in _others(packages))
+    return [f"deb {(mirror or [MIRROR])[0]} {one} main" for one in (suite, *suites)] if suites else mirror
 
 
 def image(name: str, suite: str, packages: Sequence[str], commands: Sequence[str] = ()) -> Image:
@@ -94,16 +117,16 @@ def image(name: str, suite: str, packages: Sequence[str], commands: Sequence[str
     """
     options = recipe(suite, packages)
     text = json.dumps([options, FILES, [*COMMANDS, *commands], USER, SIZE])
-    place = BUILT / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    place = BUILT / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
     found = Image(place / "disk.img", place / "vmlinuz", place / "initrd.img", place / "key")
     if not place.exists():
         part = place.with_suffix(f".{os.getpid()}")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         try:
-            _make(part, options, commands)
+            _make(part, options, _sources(suite, packages), commands)
             part.rename(place)
-            for older in BUILT.glob(f"{name}-*"):
+            for older in BUILT.glob(f"{name}-{'?' * DIGITS}"):
                 if older != place and not older.suffix:
                     shutil.rmtree(older)  # a machine that runs from it has it open
         finally:
@@ -111,12 +134,12 @@ def image(name: str, suite: str, packages: Sequence[str], commands: Sequence[str
     return found
 
 
-def _make(place: Path, options: list[str], commands: Sequence[str]) -> None:
+def _make(place: Path, options: list[str], sources: Sequence[str], commands: Sequence[str]) -> None:
     """Make the files of an image in the directory `place`. Raises OSError."""
     root = place / "root"
     # In a mount namespace of its own: where mmdebstrap is killed, /proc and the host's /dev/shm don't stay mounted in a
     # directory that is removed next.
-    _run("unshare", "--mount", "--propagation=private", "mmdebstrap", *options, str(root), *engines.mirror())
+    _run("unshare", "--mount", "--propagation=private", "mmdebstrap", *options, str(root), *sources)
     _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "fleet.cdi machine", "-f", str(place / "key"))
     for path, content in FILES.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)

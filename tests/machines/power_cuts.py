@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import controller as controllers
 import machine as machines
 from look import claims_of, wait_for, wait_idle
-from whole import QUICK
+from whole import MACHINE, QUICK
 
 # Runs on the machine as root, until it is stopped. It tells when each command begins and how it ended.
 ACTS = """\
@@ -231,7 +231,7 @@ WORKLOADS: dict[str, Callable[[Scene, int], None]] = {
 
 def known_machine() -> dict[str, Any]:
     """The definition of the machine that works, and of its copies."""
-    return {**machines.definition("trixie"), "kernel": list(QUICK)}
+    return {**machines.definition(MACHINE), "kernel": list(QUICK)}
 
 
 def spread(number: int) -> list[tuple[str, int]]:

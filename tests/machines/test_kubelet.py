@@ -20,7 +20,7 @@ import kubelets  # tests/harness
 import machine as machines
 import pytest
 from look import GPU, findings_of, requests_of, wait_for, wait_idle
-from whole import QUICK, only_whole
+from whole import MACHINE, QUICK, only_whole
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 import images
@@ -83,7 +83,7 @@ def machine(tmp_path_factory, timed):
     if machines.lacking():
         pytest.skip(machines.lacking())
     disk = programs(tmp_path_factory.mktemp("programs"))
-    known = {**machines.definition("trixie"), "kernel": list(QUICK)}
+    known = {**machines.definition(MACHINE), "kernel": list(QUICK)}
     known["options"] = ["-blockdev", f"driver=file,node-name=programs,filename={disk},read-only=on"]
     known["chipset"] = [*known["chipset"], "virtio-blk-pci,drive=programs,serial=programs,bus=pcie.0"]
     found = machines.Machine(known)

@@ -16,7 +16,7 @@ import pytest
 from look import GPU, wait_idle
 from whole import only_on
 
-pytestmark = only_on("engines")
+pytestmark = only_on("engines", "engines-bookworm")
 
 IMAGE = "tool:1"  # of /opt/container; no registry is needed
 CRI = Path(__file__).resolve().parents[1] / "integration/cri.py"

@@ -12,7 +12,7 @@ import pytest
 from look import container, devices_of, spec_of, wait_for, wait_idle
 from whole import only_on
 
-pytestmark = only_on("iommu")
+pytestmark = only_on("iommu", "iommu-bookworm")
 
 SETTINGS = {
     "cdi_host_devices": {"groups": {"profile": "vfio"}, "displays": {"profile": "drm"}},

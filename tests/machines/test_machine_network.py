@@ -12,7 +12,7 @@ import pytest
 from look import claims_of, container, spec_of, wait_for, wait_idle
 from whole import only_on
 
-pytestmark = only_on("network")
+pytestmark = only_on("network", "network-bookworm")
 
 FUNCTIONS = 3
 
