@@ -41,6 +41,7 @@ ROOTFS = DEMO / "rootfs"
 PACKAGES = ("ansible-core>=2.17", "jsonschema", "pyudev")
 SHOWN = 4  # rows of the table for each kind
 SECONDS = 120  # for a command whose output counts; a container takes less than one
+TRIES = 5  # to see what a container prints
 SAID = 10  # lines of what a command said before it failed
 
 # How to start a container: plainly, or as machines need it that are containers themselves.
@@ -289,7 +290,7 @@ def compare(name: str, device: dict[str, Any], own: list[str], storage: list[str
     problems = []
     for options, of_run in WAYS:
         start = [*own, *options, "run", "--rm", *of_run]
-        bare = attempt(["podman", *storage, *start, "--rootfs", str(ROOTFS), "sh", "-c", LIST])
+        bare = listing(["podman", *storage, *start, "--rootfs", str(ROOTFS), "sh", "-c", LIST])
         if bare.status == 0:
             break
         problems.append(bare.problem)
@@ -299,7 +300,7 @@ def compare(name: str, device: dict[str, Any], own: list[str], storage: list[str
         return 1
     command = [*start, "--device", name, "--rootfs", str(ROOTFS), "sh", "-c", LIST]
     say("Run here, with a root directory that holds nothing but busybox:\n" + wrapped(["podman", *command]))
-    without, having = seen(bare.text), seen(output(["podman", *storage, *command]))
+    without, having = seen(bare.text), seen(printed(command, listing(["podman", *storage, *command])))
     nodes, variables = sorted(having.nodes - without.nodes), sorted(having.variables - without.variables)
     say("More than a container without it, it sees:\n  " + "\n  ".join(nodes + variables))
     expected = {node["container_path"] or node["path"] for node in device["nodes"]}
@@ -316,6 +317,15 @@ def seen(text: str) -> Seen:
     return Seen(set(nodes.split()), {line for line in variables.splitlines() if not line.startswith("HOSTNAME=")})
 
 
+def listing(command: list[str]) -> Tried:
+    """Run a container that prints LIST. podman may lose what a brief container prints; then it runs again."""
+    for _time in range(TRIES):
+        done = attempt(command)
+        if done.status or all(seen(done.text)):
+            return done
+    return Tried(1, "", f"{TRIES} containers ended well, and podman printed nothing of what they printed")
+
+
 def wrapped(command: list[str]) -> str:
     """`command` over several lines, ready to be pasted into a shell."""
     lines = textwrap.wrap(shlex.join(command[:-1]), 100, break_long_words=False, break_on_hyphens=False)
@@ -324,7 +334,11 @@ def wrapped(command: list[str]) -> str:
 
 def output(command: list[str]) -> str:
     """Return the output of `command`; end the demo if it fails."""
-    done = attempt(command)
+    return printed(command, attempt(command))
+
+
+def printed(command: list[str], done: Tried) -> str:
+    """Return what `command` printed; end the demo if it failed."""
     if done.status:
         fail(f"{shlex.join(command)}: {done.problem}")
     return done.text
