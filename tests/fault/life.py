@@ -128,9 +128,11 @@ class Life:
     def check(self, request_id: str, problems: list[str]) -> None:
         """CHECK finds these problems with a grant."""
         present = {self.devices[name]["id"]: self.devices[name].get("uuid", "") for name in self.there}
-        found = report.check_grant(self._ledger(), Key(TYPE, "rule", request_id), present)
-        if sorted({problem.code for problem in found.problems}) != sorted(problems):
-            raise Broken(f"[CHECK] found {found.problems}, expected {problems}")
+        book = self._ledger()
+        grant = book.find(Key(TYPE, "rule", request_id))
+        found = report.check_grant(grant, book.boot_id, present) if grant else None
+        if found is None or sorted({problem.code for problem in found}) != sorted(problems):
+            raise Broken(f"[CHECK] found {found}, expected {problems}")
 
     def gc(self, valid: Optional[list[str]], force: bool = False) -> None:
         """GC with this list of valid request-ids, made now."""

@@ -67,7 +67,7 @@ class Operator:
         present = self._present()
         problems = []
         for grant in grants:
-            found = report.check_grant(self.ledger, grant.key, present).problems
+            found = report.check_grant(grant, self.boot_id, present)
             # The device plugin also hands out devices of foreign specs, and checks them itself.
             elsewhere = is_kept(grant.key)
             problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from ..ledger import filesystem, schema
 from ..ledger.grant import ACTIVE, WITHHELD, Grant, Key
@@ -15,18 +15,11 @@ from ..ledger.ledger import Ledger
 
 
 class GrantProblem(NamedTuple):
-    """A problem of a grant. `code` is "unknown", "pending", "withheld", "boot", "missing" or "swapped"."""
+    """A problem of a grant. `code` is "pending", "withheld", "boot", "missing" or "swapped"."""
 
     code: str
     device: str  # "" for the whole grant
     text: str
-
-
-class Checked(NamedTuple):
-    """The result of CHECK. Without problems, the grant is good."""
-
-    grant: Optional[Grant]
-    problems: tuple[GrantProblem, ...]
 
 
 class Info(NamedTuple):
@@ -47,21 +40,19 @@ class Info(NamedTuple):
     incidents: tuple[Mapping[str, Any], ...]  # each rebuild: "when", "what", "kept", "recovered", "complete"
 
 
-def check_grant(ledger: Ledger, key: Key, present: Mapping[str, str]) -> Checked:
-    """Check that the grant of `key` exists, is active and of this boot, and that its devices are the granted ones.
+def check_grant(grant: Grant, boot_id: str, present: Mapping[str, str]) -> tuple[GrantProblem, ...]:
+    """Return why a grant is not good: it is not active, or not of this boot, or its devices are not the granted ones.
 
-    `present` has the devices of the inventory: id -> unique id (uuid or serial number), or "". Raises Unusable.
+    `present` has the devices of the inventory: id -> unique id (uuid or serial number), or "".
     """
-    grant = ledger.find(key)
-    if grant is None:
-        return Checked(None, (GrantProblem("unknown", "", f"request {key.request_id}: holds nothing"),))
+    request_id = grant.key.request_id
     problems = []
     for part in grant.parts:
         if part.state != ACTIVE:
             why = "; ".join(sorted(set(part.reasons.values()))) or "its setup is not finished"
-            problems.append(GrantProblem(part.state, "", f"request {key.request_id}: is {part.state}: {why}"))
-        if part.boot_id != ledger.boot_id:
-            problems.append(GrantProblem("boot", "", f"request {key.request_id}: was granted in boot {part.boot_id}"))
+            problems.append(GrantProblem(part.state, "", f"request {request_id}: is {part.state}: {why}"))
+        if part.boot_id != boot_id:
+            problems.append(GrantProblem("boot", "", f"request {request_id}: was granted in boot {part.boot_id}"))
         for hold in part.holds:
             unique = present.get(hold.device)
             if unique is None:
@@ -69,7 +60,7 @@ def check_grant(ledger: Ledger, key: Key, present: Mapping[str, str]) -> Checked
             elif hold.unique and unique and hold.unique != unique:
                 text = f"{hold.device}: is {unique}; granted was {hold.unique}"
                 problems.append(GrantProblem("swapped", hold.device, text))
-    return Checked(grant, tuple(problems))
+    return tuple(problems)
 
 
 def info(ledger: Ledger) -> Info:

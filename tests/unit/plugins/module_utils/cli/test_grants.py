@@ -107,6 +107,19 @@ def test_that_there_may_have_been_better_devices(host, monkeypatch):
     ]
 
 
+def test_a_grant_that_ends_while_it_is_listed_is_no_problem(host, monkeypatch):
+    """The device plugin frees a device at any moment."""
+    host.add(host.conf, "tty:1", "a")
+    present = operate.Operator._present
+
+    def ends(operator):
+        Ledger(str(host.state), inventory.boot_id()).delete(Key("tty", "generic-tty", "a"))
+        return present(operator)
+
+    monkeypatch.setattr(operate.Operator, "_present", ends)
+    assert host.fleet_cdi("list")[0] == 0
+
+
 def test_a_device_that_is_gone_is_a_finding(host):
     host.add(host.conf, "tty:1", "a")
     host.configure({**host.conf, "args": {"num_system_reserved": 13}})
