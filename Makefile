@@ -41,7 +41,7 @@
 # INSTALL=1 lets root install missing real counterparts by apt. QUICK=1 leaves out what `make test` leaves out.
 # make adversary takes SEEDS=10000, FAMILY=images and SEED=17; make world SEED=7 and DAYS=1000; make fault LEVEL=L5.
 
-# The distribution's Python, where it is new enough: hosts run it, and it is often twice as fast as one that pyenv compiled.
+# The distribution's Python, where it is new enough: hosts run it, and it is faster than one that pyenv compiled.
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>&- \
   && echo /usr/bin/python3 || echo python3)
 PYTHON := $(PYTHON)

@@ -323,7 +323,7 @@ def listing(command: list[str]) -> Tried:
         done = attempt(command)
         if done.status or all(seen(done.text)):
             return done
-    return Tried(1, "", f"{TRIES} containers ended well, and podman printed nothing of what they printed")
+    return Tried(1, "", f"{TRIES} containers ended well, and podman lost what they printed")
 
 
 def wrapped(command: list[str]) -> str:

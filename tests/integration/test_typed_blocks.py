@@ -71,9 +71,9 @@ def provisioned(tmp_path_factory, ansible_environment):
 
 @pytest.fixture
 def host(tmp_path, ansible_environment, provisioned):
-    """A host before its first provisioning: its variables. $PROVISION makes it as it is after that, for all rows.
+    """The variables of a host that nobody has provisioned. $PROVISION unpacks the host that was provisioned once.
 
-    $PLAIN, $GPUS and $MEMORY provision it in other ways.
+    $PLAIN, $GPUS and $MEMORY provision it by the playbook, with other settings.
     """
     os.makedirs("/var/lib/cdi/run", exist_ok=True)
     (tmp_path / "inventory").mkdir()
