@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from typing import Callable
 
+from ansible_collections.fleet.cdi.plugins.module_utils import file_state
+
 LEAP = 1000.0  # seconds, more than any limit of a test
 LONGEST = 60.0  # seconds to wait for what another process does
 
@@ -33,6 +35,13 @@ class LeapingClock:
     def sleep(seconds: float) -> None:
         """Wait as ever."""
         time.sleep(seconds)
+
+
+def settle() -> None:
+    """Wait until no file has a time of the current tick, so that its token stays (file_state.py)."""
+    end = file_state.tick() + file_state.TICK
+    while file_state.tick() <= end:
+        time.sleep(0.001)
 
 
 def gone(pid: int) -> bool:

@@ -277,6 +277,8 @@ def hooked() -> Iterator[None]:
     put(time, "sleep", lambda seconds, real=time.sleep: machine[0].pass_time(seconds) if machine else real(seconds))
     clock, gmtime, urandom = time.clock_gettime, time.gmtime, os.urandom
     put(time, "clock_gettime", lambda which: machine[0].since_boot() if machine else clock(which))
+    # Files have times of the real clock. By this one none changed in the current tick (file_state.py).
+    put(time, "clock_gettime_ns", lambda which, real=time.clock_gettime_ns: 0 if machine else real(which))
     put(time, "gmtime", lambda *given: gmtime(*(given or (time.time(),))))
     put(os, "urandom", lambda size: machine[0].chance.randbytes(size) if machine else urandom(size))
     try:

@@ -147,7 +147,7 @@ KIND = {
     "type": "string",
     "maxLength": LONGEST,
     "pattern": f"^{PART_PATTERN}/{PART_PATTERN}{END}",
-    "description": "a kind, vendor/class, as in fleet.cdi/gpu",
+    "description": "a kind, vendor/class, each of two characters or more, as in fleet.cdi/gpu",
 }
 NAME = {
     "type": "string",

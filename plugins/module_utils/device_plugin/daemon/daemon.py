@@ -21,6 +21,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Optional
 
+from ... import file_state
 from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory
 from ...explanations.shown import with_id
@@ -39,7 +40,7 @@ from ..kubelet import api, unix_sockets
 from ..kubelet.register_call import Site
 from ..offer import udev_events
 from ..offer.resources import Offer
-from ..process import file_state, instance_status, openers_service, waiting, watch, watchdog
+from ..process import instance_status, openers_service, waiting, watch, watchdog
 from ..process.log import Log
 from ..process.metrics import Metrics
 from . import status_document
@@ -367,6 +368,8 @@ def run(path: str, instance: str = "") -> int:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children exec at once; its fork handlers would block
     try:
         for name in LIBRARIES:
+            if dog is not None:
+                dog.tell()  # systemd has waited since the start of the process, and a slow host needs long for each
             import_module(name)
     except ImportError as error:
         raise CdiError(

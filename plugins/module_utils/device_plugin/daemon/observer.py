@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Optional
 
+from ... import file_state
 from ...allocation.ledger import filesystem
 from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory, out_of_service
@@ -32,7 +33,7 @@ from ..health import held_elsewhere
 from ..health.occupied_units import Lookout, choice, held_hardware, is_free
 from ..health.probe import host_below, look
 from ..offer.resources import Offer, Resource, offer
-from ..process import file_state, garbage, watch
+from ..process import garbage, watch
 from . import inventories
 
 # All processes of a host share some thousand inotify watches. The regular looks cover further directories.

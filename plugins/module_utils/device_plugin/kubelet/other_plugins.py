@@ -15,8 +15,6 @@ from typing import Callable
 
 from . import podresources
 
-PATIENCE = 1.0  # seconds that the kubelet has for an answer
-
 Ours = Callable[[], Collection[str]]  # a function: there may be tens of thousands, and it is rarely called
 
 
@@ -27,7 +25,7 @@ async def rival(resource: str, pod_resources: str, ours: Ours, heard: bool) -> s
     former one offered. `heard`: a kubelet has a stream of this instance, so a listed ID of `ours` comes from us.
     """
     try:
-        listed = (await podresources.allocatable(pod_resources, PATIENCE)).get(resource, frozenset())
+        listed = (await podresources.allocatable(pod_resources)).get(resource, frozenset())
     except podresources.Unavailable:  # also while a kubelet starts, when no plugin is registered
         return ""
     if not listed or (heard and not listed.isdisjoint(ours())):

@@ -24,8 +24,8 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories, files
+from ...file_state import State, state
 from ...records import CdiError
-from .file_state import State, state
 
 VERSION = 1
 LARGEST = 8 << 20  # bytes of a document that is read

@@ -15,8 +15,8 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Callable, NamedTuple, Optional
 
+from ...file_state import State, entries, state
 from . import inotify
-from .file_state import State, entries, state
 from .log import Log
 
 INTERVAL = 1.0  # seconds between two looks at urgent subjects, and without inotify at all subjects

@@ -25,14 +25,17 @@ class Watchdog(NamedTuple):
     address: str  # of the socket; one that begins with NUL is abstract (unix(7))
     seconds: float
 
-    async def feed(self) -> None:
-        """Send messages until cancelled. Ignore a failed one: systemd ends the daemon if too many fail."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+    def tell(self) -> None:
+        """Send one message. Ignore a failure: systemd ends the daemon if too many fail."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel, suppress(OSError):
             channel.setblocking(False)
-            while True:
-                with suppress(OSError):
-                    channel.sendto(ALIVE, self.address)
-                await asyncio.sleep(self.seconds)
+            channel.sendto(ALIVE, self.address)
+
+    async def feed(self) -> None:
+        """Send messages until cancelled."""
+        while True:
+            self.tell()
+            await asyncio.sleep(self.seconds)
 
 
 def asked_for(environment: MutableMapping[str, str]) -> Optional[Watchdog]:

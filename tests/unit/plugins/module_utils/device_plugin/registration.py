@@ -116,6 +116,7 @@ class Places:
             run_dir=str(tmp_path / "run"),
             pod_resources=str(tmp_path / "pods.sock"),
         )._replace(**settings)
+        self.others: list[Any] = []  # servers beside the kubelet's, which `play` stops
         self.log = io.StringIO()
         self.metrics = Metrics()
         self.prepared = 0
@@ -159,6 +160,9 @@ def play(places: Places, scene: Any, kubelet: Kubelet | None = None) -> None:
             assert not task.done(), task
         finally:
             await waiting.ended(task)
+            # gRPC waits for ever where a server that nobody stopped is collected as garbage, in any later test.
+            for server in places.others:
+                await server.stop(0)
             if kubelet is not None:
                 await kubelet.stop()
             await places.registrar.close()
@@ -196,19 +200,20 @@ def say(
     one.write({"instance": one.name, "since_boot": since_boot, "resources": {NAME: resource}})
 
 
-async def pod_resources(places: Places, listed: Sequence[str]) -> Any:
+async def pod_resources(places: Places, listed: Sequence[str], seconds: float = 0) -> None:
     """A podresources socket that says these devices of the resource are allocatable, as they are when it is asked."""
 
     async def allocatable(_request: Any, _context: Any) -> Any:
+        await asyncio.sleep(seconds)
         one = api.podresources.ContainerDevices(resource_name=NAME, device_ids=listed)
         devices = [one] if listed else []
         return api.podresources.AllocatableResourcesResponse(devices=devices)
 
     server = grpc.aio.server()
+    places.others.append(server)
     server.add_generic_rpc_handlers((api.handler("v1.PodResourcesLister", {"GetAllocatableResources": allocatable}),))
     server.add_insecure_port(f"unix:{places.settings.pod_resources}")
     await server.start()
-    return server
 
 
 class Finder:

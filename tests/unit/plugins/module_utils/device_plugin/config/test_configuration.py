@@ -74,6 +74,13 @@ def test_what_is_large_is_refused_in_a_line_and_at_once(tmp_path, text):
     assert len(str(error.value)) < 500
 
 
+def test_a_health_that_ignores_nothing(tmp_path):
+    """An operator empties the list and leaves the key."""
+    resource = {"kinds": ["acme.com/widget"], "health": {"ignore": []}}
+    (tmp_path / "c.json").write_text(json.dumps({"version": 1, "resources": {"acme.com/widget": resource}}))
+    assert configuration.read(str(tmp_path / "c.json")).resources["acme.com/widget"].health.ignore == ()
+
+
 def test_the_least_document_says_what_the_defaults_are(tmp_path):
     (tmp_path / "c.json").write_text('{"version": 1}', encoding="utf-8")
     settings = configuration.read(str(tmp_path / "c.json"))

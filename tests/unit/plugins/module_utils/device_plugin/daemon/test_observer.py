@@ -27,6 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs_of_host
+from ansible_collections.fleet.cdi.tests.unit.limits import settle
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 NIC = "acme.com/nic"
@@ -91,6 +92,7 @@ def test_what_could_not_be_read_once_is_read_again(viewer, tmp_path, monkeypatch
 
 def test_what_is_damaged_is_not_read_at_each_look(viewer, tmp_path, monkeypatch):
     (tmp_path / "cdi/broken.json").write_text("{")
+    settle()
     assert viewer.look().problems
     reads = []
     real = specs_of_host.load
@@ -346,6 +348,7 @@ def test_what_the_daemon_holds_itself_wakes_no_look_and_what_others_hold_does(tm
         take(ledger, NIC, [Want(name, Device(f"tty:{name}", "rule", NIC, (name,), ()))])
 
     hold(ours, "d0")
+    settle()
     before = states()
     hold(ours, "d1")
     hold(ours, "d1")

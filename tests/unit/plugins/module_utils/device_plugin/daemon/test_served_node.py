@@ -100,6 +100,30 @@ def test_a_kubelet_that_can_not_be_asked_is_no_reason_for_doubt(tmp_path: Path) 
     assert not reasons
 
 
+def test_a_stream_that_ended_while_the_kubelet_answered_is_not_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = iter([instance_status.REGISTERED, instance_status.RETRYING])
+    reasons: list[str] = []
+
+    async def scene() -> None:
+        node, _peers = beside(tmp_path, instance_status.REGISTERED, {"d0": True}, reasons.append)
+        one: Any = node.served[NAME]
+
+        async def allocatable(_path: str) -> dict[str, list[str]]:
+            one.state = next(states)
+            return {}
+
+        monkeypatch.setattr(module, "allocatable", allocatable)
+        node.look()
+        for _time in range(2):
+            await node.doubt()
+        assert one.missed == module.DOUBTS
+
+    asyncio.run(scene())
+    assert not reasons
+
+
 def test_a_kubelet_is_asked_for_what_it_lists_only_after_others_came_or_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,10 @@ def test_waits_for_a_kubelet_and_registers_with_options_and_a_bare_name(places: 
         assert request.options == places.registrar.server.options
         assert request.options.get_preferred_allocation_available
         assert places.prepared == 1
+        [seconds] = re.findall(r"event=registered .* seconds=(\S+)", places.log.getvalue())
+        assert float(seconds) <= time.monotonic() - began
 
+    began = time.monotonic()
     play(places, scene, kubelet)
 
 

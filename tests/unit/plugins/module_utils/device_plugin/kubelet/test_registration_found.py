@@ -76,10 +76,9 @@ def test_a_live_kubelet_that_found_the_socket_and_opens_no_stream_is_shown_anoth
         await until(lambda: "no kubelet looks into" in places.registrar.reason)
         await asyncio.sleep(1.5)
         assert places.registrar.state == instance_status.WAITING, "nobody is waited for who is not there"
-        server = await pod_resources(places, [[]])
+        await pod_resources(places, [[]])
         await finder.until(lambda: len(finder.seen) == 2)
         assert "called GetInfo" in places.log.getvalue()
-        await server.stop(0)
 
     play(places, scene)
 
@@ -142,10 +141,9 @@ def test_the_way_that_the_settings_name_is_taken_whatever_the_kubelet_has(
     registers, watched = Places(tmp_path / "a", registration="register"), Places(tmp_path / "b", registration="watcher")
 
     async def without_kubelet_sock() -> None:
-        server = await pod_resources(registers, [[]])
+        await pod_resources(registers, [[]])
         await asyncio.sleep(1)
         assert (registers.registrar.mode, registers.registrar.state) == ("register", instance_status.WAITING)
-        await server.stop(0)
 
     play(registers, without_kubelet_sock)
     kubelet = Kubelet(watched)
@@ -190,10 +188,9 @@ def test_auto_is_found_where_a_live_kubelet_has_no_kubelet_sock(
     finder = Finder(places)
 
     async def scene() -> None:
-        server = await pod_resources(places, [[]])
+        await pod_resources(places, [[]])
         await finder.until(state_is(places, instance_status.REGISTERED))
         assert places.registrar.mode == registration.WATCHER
         await finder.kubelet.drop()
-        await server.stop(0)
 
     play(places, scene)

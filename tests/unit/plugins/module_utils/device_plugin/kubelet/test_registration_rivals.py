@@ -50,14 +50,25 @@ def test_a_rival_that_took_the_resource_is_left_alone_though_the_stream_is_open(
         await kubelet.start()
         await until(state_is(places, instance_status.REGISTERED))
         listed = ["theirs"]
-        server = await pod_resources(places, listed)
+        await pod_resources(places, listed)
         places.registrar.doubt("it is not listed any more")
         await until(state_is(places, instance_status.CONFLICT))
         assert len(kubelet.requests) == 1
         listed.clear()
         await until(state_is(places, instance_status.REGISTERED))
         assert len(kubelet.requests) == 2
-        await server.stop(0)
+
+    play(places, scene, kubelet)
+
+
+def test_a_busy_kubelet_is_waited_for_before_its_resource_is_taken_from_a_rival(
+    places: Places, kubelet: Kubelet
+) -> None:
+    async def scene() -> None:
+        await pod_resources(places, ["theirs"], seconds=2)
+        await kubelet.start()
+        await until(state_is(places, instance_status.CONFLICT))
+        assert not kubelet.requests
 
     play(places, scene, kubelet)
 
@@ -68,11 +79,10 @@ def test_a_doubt_that_was_wrong_ends_with_another_registration(places: Places, k
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, instance_status.REGISTERED))
-        server = await pod_resources(places, ["w0"])
+        await pod_resources(places, ["w0"])
         places.registrar.doubt("it is not listed any more")
         await until(lambda: len(kubelet.requests) == 2 and places.registrar.state == instance_status.REGISTERED)
         assert instance_status.CONFLICT not in places.log.getvalue()
-        await server.stop(0)
 
     play(places, scene, kubelet)
 
@@ -144,10 +154,9 @@ def test_takeover_registers_whoever_has_it(tmp_path: Path) -> None:
     kubelet = Kubelet(places)
 
     async def scene() -> None:
-        server = await pod_resources(places, ["theirs"])
+        await pod_resources(places, ["theirs"])
         await kubelet.start()
         await until(state_is(places, instance_status.REGISTERED))
-        await server.stop(0)
 
     play(places, scene, kubelet)
 
@@ -159,7 +168,7 @@ def test_devices_that_the_kubelet_lists_while_nobody_of_ours_serves_them_are_a_r
 
     async def scene() -> None:
         listed = ["theirs"]
-        server = await pod_resources(places, listed)
+        await pod_resources(places, listed)
         await kubelet.start()
         await until(state_is(places, instance_status.CONFLICT))
         assert "theirs" in places.registrar.reason
@@ -167,7 +176,6 @@ def test_devices_that_the_kubelet_lists_while_nobody_of_ours_serves_them_are_a_r
         assert not kubelet.requests
         listed.clear()
         await until(state_is(places, instance_status.REGISTERED))
-        await server.stop(0)
 
     play(places, scene, kubelet)
 
@@ -263,14 +271,13 @@ def test_a_kubelet_that_has_not_seen_yet_how_a_stream_ended_hears_no_rival(
 
     async def scene() -> None:
         listed = ["w0"]
-        server = await pod_resources(places, listed)
+        await pod_resources(places, listed)
         await kubelet.start()
         await asyncio.sleep(0.3)
         assert not kubelet.requests
         listed.clear()
         await until(state_is(places, instance_status.REGISTERED))
         assert "conflict" not in places.log.getvalue()
-        await server.stop(0)
 
     play(places, scene, kubelet)
 
@@ -284,7 +291,7 @@ def test_a_rival_registers_first_at_a_kubelet_that_starts(
 
     async def scene() -> None:
         listed = ["theirs"]
-        server = await pod_resources(places, listed)
+        await pod_resources(places, listed)
         await kubelet.start()
         await until(state_is(places, instance_status.CONFLICT))
         listed.clear()
@@ -297,7 +304,6 @@ def test_a_rival_registers_first_at_a_kubelet_that_starts(
         monkeypatch.setattr(registration, "COURTESY", 0)
         listed.clear()
         await until(state_is(places, instance_status.REGISTERED))
-        await server.stop(0)
 
     play(places, scene, kubelet)
 
@@ -306,10 +312,9 @@ def test_devices_that_another_instance_of_ours_serves_are_no_rivals(places: Plac
     other = other_instance(places, "old", 5.0, instance_status.REGISTERED)
 
     async def scene() -> None:
-        server = await pod_resources(places, ["w0"])
+        await pod_resources(places, ["w0"])
         await kubelet.start()
         await until(state_is(places, instance_status.REGISTERED))
-        await server.stop(0)
 
     play(places, scene, kubelet)
     other.leave()

@@ -18,6 +18,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit.limits import settle
 
 NAME = "acme.com/widget"
 KUBELET = (1, 2, 3)
@@ -159,11 +160,13 @@ def test_what_another_instance_says_is_read_once_and_again_when_it_says_somethin
     other, peers = instance_status.InstanceEntry(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
     other.enter()
     other.write(document("b", 20.0, instance_status.IDLE))
+    settle()
     assert [peers.heard(NAME, KUBELET) for _time in range(3)] == ["", "", ""]
     other.beat()
     assert peers.heard(NAME, KUBELET) == ""
     assert len(reads) == 1
     other.write(document("b", 20.0, instance_status.REGISTERED))
+    settle()
     assert peers.heard(NAME, KUBELET) == "b"
     other.leave()
     assert peers.heard(NAME, KUBELET) == "", "whether it lives is asked each time"

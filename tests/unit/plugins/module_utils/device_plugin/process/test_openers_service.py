@@ -130,6 +130,12 @@ def test_where_there_is_no_socket_the_daemon_looks_itself(tmp_path, monkeypatch)
     assert openers_service.Channel(str(tmp_path / "none")).look([NUMBER]) is seen
 
 
+def test_an_answer_that_is_no_answer_is_told(serve):
+    service = serve("echo", "hello")
+    seen = openers_service.Channel(service.path).look([NUMBER])
+    assert seen == OpenersSeen(trouble=f"{service.path}: no answer; `journalctl -u 'fleet-cdi-openers@*'` may say why")
+
+
 def test_one_process_answers_one_question_after_the_other(serve):
     """Until nobody is there any more to ask one."""
     service = serve()

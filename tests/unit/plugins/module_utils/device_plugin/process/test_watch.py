@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import file_state, inotify, watch
+from ansible_collections.fleet.cdi.plugins.module_utils import file_state
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import inotify, watch
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.watch import Subject, Watch
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from contextlib import suppress
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import daemon
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import watchdog
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,23 @@ def test_the_word(tmp_path, address):
         manager.bind(where)
         manager.setblocking(False)
         assert asyncio.run(heard()) == [b"WATCHDOG=1"] * 3
+
+
+def test_a_host_that_loads_the_libraries_slowly_is_not_frozen(tmp_path, monkeypatch):
+    where = str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", where)
+    monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+    monkeypatch.setattr(daemon, "LIBRARIES", ("json", "csv", "no.such.library"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(where)
+        manager.setblocking(False)
+        with pytest.raises(CdiError, match="Install python3-grpcio"):
+            daemon.run(str(tmp_path / "none.json"))
+        words = []
+        with suppress(BlockingIOError):
+            while True:
+                words.append(manager.recv(100))
+    assert words == [b"WATCHDOG=1"] * len(daemon.LIBRARIES), "a word before each library"
 
 
 def test_a_manager_that_is_gone_ends_nothing(tmp_path):
