@@ -98,14 +98,34 @@ specs:
         - fleet.cdi/misc=fuse
     seen_by:
       description:
-        - The releases of the CDI library that read it. Each stands for all up to the next, V(newer) for those that are
-          not yet known.
+        - The releases of the CDI library that read these RV(specs[].names) in it. Each stands for all up to the next,
+          V(newer) for those that are not yet known.
       type: list
       elements: str
       sample:
         - 1.1.0
         - 1.1.1
         - newer
+    seen_otherwise:
+      description:
+        - What other releases of the CDI library read in it. Usually empty; V(010) without quotes is such a name in
+          YAML.
+      type: list
+      elements: dict
+      contains:
+        names:
+          description: The qualified names that it defines for them.
+          type: list
+          elements: str
+          sample:
+            - example.com/gpu=8
+        seen_by:
+          description: These releases.
+          type: list
+          elements: str
+          sample:
+            - 1.0.0
+            - 1.1.0
     managed:
       description: Whether the manifest lists it and it is unchanged.
       type: bool

@@ -14,8 +14,9 @@ from ..records import CdiError
 from ..spec import name_lookup, registry
 from ..spec.errors import InjectError
 from ..spec.inject import inject
+from ..spec.seen import releases
 from . import operand
-from .terminal import say_document
+from .terminal import complain, say_document
 
 
 def run(arguments: Any, paths: Layout) -> int:
@@ -36,6 +37,14 @@ def run(arguments: Any, paths: Layout) -> int:
             say_document({"error": failed}, sort_keys=False)
         raise
     sys.stdout.write(text + "\n")  # ASCII JSON
+    newest = registry.seen_with(there, releases.NAMES[-1:])
+    for name in names:
+        if name not in newest.devices:
+            older = ", ".join(registry.resolving(there, name))
+            complain(
+                f"warning: {name}: CDI library {releases.NAMES[-1]} does not resolve it, only {older}. "
+                "Correct its spec; `fleet-cdi validate` names the fault"
+            )
     return 0
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..converge.kinds.spec_info import Survey, registry_document, survey
@@ -30,7 +30,7 @@ def run(arguments: Any, paths: Layout) -> int:
     else:
         say(f"No specs in {' '.join(paths.spec_dirs)}.")
     if not arguments.json:
-        for line in _findings(found):
+        for line in (*_otherwise(shown["specs"]), *_findings(found)):
             say(line)
     return 1 if registry.errors or registry.conflicts or found.stale else 0
 
@@ -38,6 +38,14 @@ def run(arguments: Any, paths: Layout) -> int:
 def _row(spec: dict[str, Any]) -> tuple[list[str], ...]:
     devices = [name.partition("=")[2] for name in spec["names"]]
     return [spec["path"]], [spec["kind"]], [spec["cdi_version"]], ["yes" if spec["managed"] else "no"], devices
+
+
+def _otherwise(specs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line for each other reading of a file, which older releases of the CDI library have."""
+    for spec in specs:
+        for other in spec["seen_otherwise"]:
+            who, names = ", ".join(other["seen_by"]), ", ".join(other["names"])
+            yield f"differs: {spec['path']}: defines {names} for the CDI library {who}"
 
 
 def _findings(found: Survey) -> Iterator[str]:

@@ -13,6 +13,7 @@ from ..explanations.spec_rules import EXPLANATIONS
 from ..layout import Layout
 from ..records import CdiError
 from ..spec import codec, versions
+from ..spec.model import VERSIONS
 from ..spec.names import ENDINGS, list_specs
 from ..spec.validate import WARNING, Finding
 from . import operand
@@ -68,8 +69,8 @@ def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, An
 def _show(file: dict[str, Any]) -> None:
     called = operand.called(file["path"])
     if file["valid"]:
-        lowest = file["minimum_version"]
-        less = "" if file["cdi_version"].removeprefix("v") == lowest else f" ({lowest} is enough)"
+        declared, lowest = file["cdi_version"].removeprefix("v"), file["minimum_version"]
+        less = f" ({lowest} is enough)" if VERSIONS.index(lowest) < VERSIONS.index(declared) else ""
         count = len(file["names"])
         head = f"{file['kind']}, CDI {file['cdi_version']}{less}, {count} device{'' if count == 1 else 's'}"
         say(f"valid: {called}: {head}")

@@ -19,7 +19,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
-from .. import documents, files
+from .. import documents, file_state, files
 from ..layout import SPEC_DIRS
 from ..records import CdiError
 from . import codec
@@ -29,7 +29,7 @@ from .seen import releases, seen
 from .seen.seen import TakenSpec, Unclear
 from .validate import Finding
 
-ATTEMPTS = 3  # to read a file that is written, or replaced, meanwhile
+ATTEMPTS = 5  # to read a file that is written, renamed or removed meanwhile: its time changes with each of these
 
 
 class SpecFile(NamedTuple):
@@ -40,13 +40,18 @@ class SpecFile(NamedTuple):
     spec: dict[str, Any]  # as the newest of these releases takes it
     target: str = ""  # the same file without symlinks in its path
     findings: tuple[Finding, ...] = ()  # its faults, errors and warnings
-    state: tuple[int, ...] = ()  # of the file, as it was read: for `changed`
+    state: file_state.State = ()  # of the file, as it was read: for `changed`
     taken: tuple[TakenSpec, ...] = ()  # what each release takes it for, newest first; () where all of them take `spec`
 
     @property
     def qualified_names(self) -> list[str]:
         """The devices that it defines."""
-        return _names(self.spec)
+        return names_of(self.spec)
+
+    @property
+    def seen_otherwise(self) -> list[TakenSpec]:
+        """What some releases take it for, if they read other names in it than the newest of these releases."""
+        return [one for one in self.taken if names_of(one.spec) != self.qualified_names]
 
     @property
     def seen_by(self) -> frozenset[str]:
@@ -71,7 +76,7 @@ class Registry(NamedTuple):
         str, tuple[str, ...]
     ]  # qualified name -> the files of earlier directories that a later one overrules
     edits: Mapping[str, dict[str, Any]] = {}  # qualified name -> the device's own containerEdits, for each of `devices`
-    broken: Mapping[str, tuple[int, ...]] = {}  # path -> state of the file that could not be read: for `changed`
+    broken: Mapping[str, file_state.State] = {}  # path -> state of the file that could not be read: for `changed`
     releases: tuple[str, ...] = releases.NAMES  # of the library, that `devices` and the like are said for
     unclear: Mapping[str, Unclear] = {}  # path -> why it can't be told what the file defines
     crashes: Mapping[str, frozenset[str]] = {}  # path -> the releases that may die of the file, with their runtime
@@ -109,13 +114,13 @@ def load(
     A bad file is one of `errors`. Files are not read if their path is `skipped`.
     """
     specs: list[SpecFile] = []
-    broken: dict[str, tuple[int, ...]] = {}
+    broken: dict[str, file_state.State] = {}
     looks: dict[str, _Look] = {}
     paths, errors = list_specs(directories)
     for priority, path in paths:
         if skipped and skipped(path):
             continue
-        before = _state(path)
+        before = file_state.state(path)
         look = _look(path, priority)
         if look.spec is not None:
             specs.append(look.spec)
@@ -157,19 +162,20 @@ def changed(registry: Registry) -> bool:
     ):
         return True
     known = {**registry.broken, **{file.path: file.state for file in registry.specs}}
-    return any(_state(path) != state for path, state in known.items())
+    return any(file_state.state(path) != state for path, state in known.items())
 
 
 def _look(path: str, priority: int) -> _Look:
     """Return the file at `path`; nothing if it is gone again."""
     target = os.path.realpath(path)  # the reference follows symlinks, so reading does too
     for _attempt in range(ATTEMPTS):
-        before = _state(target)
+        stamp = file_state.stamp(target)
+        state = file_state.token(stamp)
         try:
             live = files.read(target, trusted=False)  # a runtime reads it without regard to who can write there
         except CdiError as error:
             why = str(error) if target == path else f"{path}: {error}"
-            unclear = None if os.path.isdir(target) or not before else Unclear(why)
+            unclear = None if os.path.isdir(target) or not stamp else Unclear(why)
             return _Look(error=why, unclear=unclear, failed=isinstance(error, documents.CallFailed))
         if live is None and os.path.islink(path):
             return _Look(
@@ -177,8 +183,8 @@ def _look(path: str, priority: int) -> _Look:
             )
         if live is None:
             return _Look()
-        if before == _state(target):
-            return _read(live.content, path, SpecFile(path, priority, {}, target, (), before))
+        if stamp == file_state.stamp(target):
+            return _read(live.content, path, SpecFile(path, priority, {}, target, (), state))
     why = f"{path}: changes all the time while it is read; look again when its writer is done"
     return _Look(error=why, unclear=Unclear(why))
 
@@ -197,15 +203,6 @@ def _read(content: bytes, path: str, file: SpecFile) -> _Look:
     spec = sight.taken[0].spec if reading.spec is None else reading.spec
     file = file._replace(spec=spec, findings=tuple(reading.findings), taken=sight.taken)
     return _Look(file, error, None, sight.crashes)
-
-
-def _state(path: str) -> tuple[int, ...]:
-    """Return a stamp that changes when a process writes into the file or replaces it."""
-    try:
-        now = os.stat(path)
-    except OSError:
-        return ()
-    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
 
 
 def hidden(directories: Sequence[str]) -> tuple[Hidden, ...]:
@@ -272,6 +269,11 @@ def seen_with(registry: Registry, names: Collection[str]) -> Registry:
     return other._replace(**{key: getattr(registry, key) for key in kept})
 
 
+def resolving(registry: Registry, name: str) -> list[str]:
+    """The releases of the library that resolve `name`, oldest first."""
+    return [one for one in releases.NAMES if name in seen_with(registry, [one]).devices]
+
+
 _View = tuple[tuple[SpecFile, dict[str, Any]], ...]  # the files that a release takes for specs, and what for
 
 
@@ -295,10 +297,11 @@ def _providers(view: _View) -> dict[str, list[tuple[SpecFile, dict[str, Any]]]]:
     """Qualified name -> each file that defines it, and the device's own edits there."""
     providers: dict[str, list[tuple[SpecFile, dict[str, Any]]]] = {}
     for file, spec in view:
-        for name, device in zip(_names(spec), spec["devices"]):
+        for name, device in zip(names_of(spec), spec["devices"]):
             providers.setdefault(name, []).append((file, device["containerEdits"]))
     return providers
 
 
-def _names(spec: Mapping[str, Any]) -> list[str]:
+def names_of(spec: Mapping[str, Any]) -> list[str]:
+    """Return the qualified names that `spec` defines."""
     return [f"{spec['kind']}={device['name']}" for device in spec["devices"]]

@@ -294,6 +294,9 @@ class _Check:
             elif until:
                 expected = "no such field: runtimes with the newest library refuse it in any spec"
                 self.add("not-every-runtime", use.pointer, found, expected, WARNING)
+            elif at < since and not use.counts:
+                expected = f"no such field: it says nothing, and libraries from before CDI {use.field.since} refuse it"
+                self.add("not-every-runtime", use.pointer, found, expected, WARNING)
             elif use.field.type is model.INTEL_RDT and use.value and use.value.get("closID") == "/" and at <= old:
                 expected = "cdiVersion 1.1.0, or another class: libraries of 0.8 refuse the root class"
                 self.add("root-class", f"{use.pointer}/closID", found, expected)

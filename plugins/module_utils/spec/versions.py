@@ -41,14 +41,13 @@ def minimum_version(spec: dict[str, Any], used: Optional[Iterable[Use]] = None) 
 
 
 def lowest_version(spec: dict[str, Any]) -> str:
-    """The lowest version in which a well-formed `spec` is valid.
+    """The lowest version in which every library that reads it reads a well-formed `spec`.
 
     The reference's `minimum_version` does not count the root class, nor empty fields that older libraries refuse.
     """
-    old = model.VERSIONS.index(model.LAST_OF_OLD_LIBRARIES)
-    needed = {use.field.since for use in uses(spec) if model.VERSIONS.index(use.field.since) > old}
-    needed |= {minimum_version(spec), ROOT_CLASS_SINCE if root_class(spec) else model.VERSIONS[0]}
-    return max(needed, key=model.VERSIONS.index)
+    used = list(uses(spec))
+    needed = {minimum_version(spec, used), *(use.field.since for use in used)}
+    return max({*needed, ROOT_CLASS_SINCE} if root_class(spec) else needed, key=model.VERSIONS.index)
 
 
 def root_class(spec: dict[str, Any]) -> str:

@@ -8,27 +8,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ... import directories
 from ...discovery.out_of_service import health_of
 from ...runtimes.oci_runtimes import passes_environment
-from ...spec.validate import hooks_without_environment
+from ...spec.validate import ERROR, hooks_without_environment
 from ..libraries import named_libraries
 from . import advice
 from .rule import DoctorRule, Symptom
-from .runtimes import readers_of
+from .runtimes import readers_of, too_new, unread_directories
 from .view import HostView
 
 
 def _invalid(view: HostView) -> Iterator[Symptom]:
     seen_by = {file.path: file.seen_by for file in view.written.registry.specs}
+    told = _of_another_version(view)
     for path, error in view.written.registry.errors.items():
+        if path in told:
+            continue
         who = named_libraries(readers_of(view), seen_by.get(path, ()))
         yield Symptom(path, f"{error}. It counts all the same: {who} reads it" if who else error)
+
+
+def _of_another_version(view: HostView) -> set[str]:
+    """Return the specs without a fault but their version, for which no devices exist: rule `too-new` says so."""
+    newer = {one.subject for one in too_new(view)}
+    return {
+        file.path
+        for file in view.written.registry.specs
+        if file.path in newer and {one.rule for one in file.findings if one.severity == ERROR} == {"version"}
+    }
 
 
 def _conflict(view: HostView) -> Iterator[Symptom]:
     for name, paths in view.written.registry.conflicts.items():
         others = " and ".join(path for path in paths if path != paths[-1])
-        yield Symptom(paths[-1], f"{others} define the same names, so no runtime resolves any of them", name)
+        yield Symptom(paths[-1], f"the same names are in {others}, so no runtime resolves any of them", name)
 
 
 def _shadowed(view: HostView) -> Iterator[Symptom]:
@@ -41,11 +55,13 @@ def _unresolved(view: HostView) -> Iterator[Symptom]:
     """Find the kinds of the settings that no spec offers, unless a finding about a file or a directory tells why."""
     told = _told(view)
     closed = {one.path for one in view.written.places if one.full or one.read_only}
+    unread = {directories.resolved(at) for one, _who, lost in unread_directories(view) for at in (one.path, *lost)}
     there = {name.partition("=")[0] for name in view.written.registry.devices}
     for kind, memory in view.wanted.kinds.items():
         entries = (memory.wanted.get("entries") or {}).values()
         needed = memory.offered or any(entry.get("required", True) for entry in entries)
-        explained = kind in told or memory.directory in closed or _out_of_service(kind, view)
+        useless = memory.directory in closed or directories.resolved(memory.directory) in unread
+        explained = kind in told or useless or _out_of_service(kind, view)
         if kind not in there and needed and not explained:
             yield Symptom(kind, "the settings ask for it, and no name of it resolves")
 

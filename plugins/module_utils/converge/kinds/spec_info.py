@@ -15,7 +15,7 @@ from ...discovery import inventory
 from ...discovery.out_of_service import Disabled, in_force
 from ...manifest import Manifest, read_manifest
 from ...records import CdiError, Device, as_document
-from ...spec.registry import Registry, load
+from ...spec.registry import Registry, load, names_of
 from ...spec.seen import releases
 from ...spec.stale import LIVE, FileView, Reason, stale
 from .memory import memory_of
@@ -69,7 +69,10 @@ def registry_document(found: Survey) -> dict[str, Any]:
             "kind": file.spec["kind"],
             "cdi_version": file.spec["cdiVersion"],
             "names": file.qualified_names,
-            "seen_by": [name for name in releases.BY_NAME if name in file.seen_by],
+            "seen_by": _in_order(file.seen_by.difference(*(one.by for one in file.seen_otherwise))),
+            "seen_otherwise": [
+                {"names": names_of(one.spec), "seen_by": _in_order(one.by)} for one in file.seen_otherwise
+            ],
             "managed": file.path in found.managed,
             "managed_by": found.managed.get(file.path),
             "findings": as_document(file.findings),
@@ -78,6 +81,10 @@ def registry_document(found: Survey) -> dict[str, Any]:
     ]
     rest = {key: getattr(found.registry, key) for key in ("devices", "errors", "conflicts", "shadowed")}
     return {"specs": specs, **rest, "stale": as_document(found.stale)}
+
+
+def _in_order(names: frozenset[str]) -> list[str]:
+    return [name for name in releases.BY_NAME if name in names]
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:

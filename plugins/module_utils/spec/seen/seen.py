@@ -16,7 +16,7 @@ into Go's structures, and release 3 from then on, straight into them. The way of
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Callable, NamedTuple, Optional
 
 from .. import codec, model
@@ -74,8 +74,9 @@ class Sight(NamedTuple):
         return NONE.union(*(one.by for one in self.taken))
 
 
-# A tag that makes text of base64, or a directive that makes such a tag.
-_HIDING = re.compile(r"!!binary|!<|^%TAG|!\S*!", re.MULTILINE)
+# A tag that may make text of base64, which !!str does not, or a directive that gives tags another meaning. It may stand
+# anywhere, as not only \n ends a line of YAML.
+_HIDING = re.compile(r"!<|%TAG|!(?!!str[ \t])\S*!")
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|.)", re.DOTALL)
 
 # What makes a release crash: null, written out or as an item that is only a dash, an anchor or a tag; a kind with
@@ -131,9 +132,22 @@ def _valid(spec: dict[str, Any]) -> Sight:
     return Sight(taken, strict if odd[:1].isalpha() else NONE)
 
 
-def unknown_field(spec: dict[str, Any], name: str) -> str:
-    """The first field of a spec that release `name` does not know, as a JSON pointer; "" if it knows all."""
-    return next((use.pointer for use in _fields(spec, model.SPEC) if name not in releases.knowing(*use[:2])), "")
+def unknown_field(spec: dict[str, Any], name: str, nulls: Iterable[str] = ()) -> str:
+    """The first field of a spec that release `name` does not know, as a JSON pointer; "" if it knows all.
+
+    `nulls`: the pointers of the fields of the file that are null, which `spec` lacks.
+    """
+    named = [*((*use[:2], use.pointer) for use in _fields(spec, model.SPEC)), *map(_null_field, nulls)]
+    return next((pointer for table, key, pointer in named if name not in releases.knowing(table, key)), "")
+
+
+def _null_field(pointer: str) -> tuple[str, str, str]:
+    """Return (table, key, pointer) of the field at `pointer`."""
+    table, (*parents, key) = model.SPEC, pointer.split("/")[1:]
+    for parent in parents:
+        if not parent.isdigit() and isinstance(below := table.fields[parent].type, model.FieldTable):
+            table = below
+    return table.name, key, pointer
 
 
 class _Use(NamedTuple):

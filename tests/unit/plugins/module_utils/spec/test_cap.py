@@ -36,6 +36,12 @@ def readers_of(case):
     return [cap.SpecReader(name, version, "" if reads == "none" else reads) for name, version, reads in words]
 
 
+def test_an_empty_field_needs_its_version_as_older_libraries_refuse_it():
+    for edits, version in (({"additionalGids": []}, "0.7.0"), ({"netDevices": []}, "1.1.0")):
+        spec = build({"edits": edits})
+        assert (versions.minimum_version(spec), versions.lowest_version(spec)) == ("0.3.0", version)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 class TestCases:
     def test_drop(self, case):

@@ -45,6 +45,12 @@ TWO = known(
 )
 
 
+def test_groups_are_added_once_and_never_that_of_root():
+    process = {"user": {"additionalGids": [7]}}
+    given = of(additionalGids=[44, 0, 7, 44])
+    assert inject({"process": process}, [f"{KIND}=x"], given)["process"]["user"]["additionalGids"] == [7, 44]
+
+
 class TestOrder:
     """The edits of a file, the first time that it is met, then the device's; whatever comes later wins."""
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.builders import spec
+from ansible_collections.fleet.cdi.tests.unit.limits import settle
 
 
 @pytest.fixture
@@ -231,8 +232,7 @@ class TestChanged:
         put(run, "target", "b.com/gpu", "0")
         (etc / "broken.json").write_text("{")
         (etc / "notes.txt").write_text("")
-        for path in (*etc.iterdir(), *run.iterdir()):  # before Linux 6.13 two writes may have the same time
-            os.utime(path, (1, 1))
+        settle()
         return registry.load([etc, run, etc / "missing"])
 
     def test_nothing(self, loaded):
@@ -259,7 +259,30 @@ class TestChanged:
     def test_anything(self, loaded, directories, change):
         change(SimpleNamespace(**dict(zip(("etc", "run", "put"), directories))))
         assert registry.changed(loaded)
+        settle()
         assert not registry.changed(registry.load(loaded.directories))
+
+    def test_a_write_of_the_moment_in_which_it_was_read(self, loaded, directories):
+        etc, _run, put = directories
+        for number in range(100):
+            put(etc, "a.json", "a.com/gpu", str(number % 10))
+            now = registry.load(loaded.directories)
+            put(etc, "a.json", "a.com/gpu", str((number + 1) % 10))
+            assert registry.changed(now), number
+
+    @pytest.mark.parametrize("content", [None, "{"], ids=["a spec", "a broken file"])
+    def test_what_changed_in_the_tick_in_which_it_was_read_is_read_once_more(self, directories, monkeypatch, content):
+        """Whatever times the file system of the tests has: one more write could leave them the same."""
+        etc, _run, put = directories
+        put(etc, "a.json", "a.com/gpu", "0")
+        if content:
+            (etc / "a.json").write_text(content)
+        now = (etc / "a.json").stat().st_ctime_ns
+        monkeypatch.setattr(registry.file_state, "tick", lambda: now)
+        found = registry.load([etc])
+        monkeypatch.setattr(registry.file_state, "tick", lambda: now + 10**9)
+        assert registry.changed(found)
+        assert not registry.changed(registry.load([etc]))
 
     def test_another_file_of_the_same_size_and_time_in_its_place(self, loaded, directories):
         etc, _run, put = directories

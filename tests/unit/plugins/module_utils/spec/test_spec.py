@@ -245,6 +245,14 @@ def test_a_bad_yaml_file_gets_one_error_that_names_it(content, complaint):
 
 
 @pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(("lists", "is_refused"), [(32, False), (33, True)])
+def test_as_many_levels_as_are_allowed(lists, is_refused):
+    with pytest.raises(CdiError) as error:
+        codec.decode(b"a: " + b"[" * lists + b"]" * lists, "a.yaml")
+    assert ("more than 32 levels" in str(error.value)) == is_refused
+
+
+@pytest.mark.usefixtures("parser")
 def test_values_are_counted_with_what_aliases_repeat(monkeypatch):
     """1,000,000 at most; less here, as PyYAML without libyaml takes half a minute for that many."""
     monkeypatch.setattr(yaml_subset, "NODES", 1000)

@@ -40,7 +40,7 @@ class TestSpecs:
             ("hook-not-executable", f"{host.root}/run/e.json"),
         ]
         assert found[1].problem == (
-            f"{host.root}/etc/a.json define the same names, so no runtime resolves any of them: {KIND}=x"
+            f"the same names are in {host.root}/etc/a.json, so no runtime resolves any of them: {KIND}=x"
         )
         assert found[2].problem == f"overrules {host.root}/etc/a.json: {KIND}=y"
 

@@ -37,6 +37,7 @@ class TestSurvey:
         assert document.pop("kinds") == {KIND: ""}
         assert [spec.pop("findings") for spec in document["specs"]] == [[], []]
         assert [spec.pop("seen_by")[-2:] for spec in document["specs"]] == [["1.1.1", "newer"]] * 2
+        assert [spec.pop("seen_otherwise") for spec in document["specs"]] == [[], []]
         reason = {"rule": "node-missing", "pointer": "/devices/0/containerEdits/deviceNodes/0/path"}
         assert json.loads(json.dumps(document)) == {
             "specs": [

@@ -13,6 +13,7 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases, seen
+from ansible_collections.fleet.cdi.tests.unit.limits import settle
 
 TABLE = yaml.safe_load(Path(__file__).with_name("seen.yml").read_text(encoding="utf-8"))
 
@@ -50,6 +51,9 @@ def test_case(case):
         (b'kind: "a.com\\/gpu"', True),
         (b'kind: "a.com/\\\n  gpu"', True),
         (b"kind: !!binary YS5jb20vZ3B1", True),
+        (b"kind: !!str a.com/nic", False),
+        (b'kind: !!str "a.com/gp\\x75"', True),
+        (b"a: !!str b\rkind: !!binary YS5jb20vZ3B1", True),
         (b"kind: a.com/gpus", True),  # it may be a key of something else, and to be asked for costs little
         (b"kind: a.com/nic: b", False),
         (b"{", False),
@@ -113,6 +117,7 @@ class TestRegistry:
         self.put(tmp_path, "a.json")
         (tmp_path / "b.yaml").write_text("kind: !x a.com/gpu\n")
         self.put(tmp_path, "c.json", kind="b.com/x", cdiVersion="1.1.0", containerEdits={"hooks": [None]})
+        settle()
         found = registry.load([str(tmp_path)])
         assert list(found.devices) == ["a.com/gpu=a0"]
         assert "the tag" in found.unclear[f"{tmp_path}/b.yaml"].why
