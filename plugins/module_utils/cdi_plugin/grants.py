@@ -18,6 +18,7 @@ from ..allocation.ledger import schema
 from ..allocation.ledger.grant import Grant, Hold, Key
 from ..allocation.ledger.ledger import Ledger
 from ..allocation.ledger.migrate import migrate
+from ..claims.store import claimed_requests
 from ..discovery import device_lookup, inventory
 from ..discovery.inventory import Inventory
 from ..layout import Layout
@@ -106,9 +107,15 @@ class Operator:
         return parse(text, self.boot_id, self.ledger.now())
 
     def collect(self, valid: ValidRequests, force: bool, complete: bool) -> Collected:
-        """Tear down and free grants that are older than `valid` and not in it. Raises CdiError."""
+        """Tear down and free grants that are older than `valid` and not in it, but those of claims. Raises CdiError."""
         return collect.gc(
-            self.ledger, valid.requests, valid.as_of, force=force, complete=complete, teardown=self._tear_down
+            self.ledger,
+            valid.requests,
+            valid.as_of,
+            force=force,
+            complete=complete,
+            teardown=self._tear_down,
+            claimed=claimed_requests(self.host.state_dir),  # a claim that comes later is newer than the list
         )
 
     def release(self, name: str) -> Optional[Hold]:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
 from .. import files
-from ..layout import Layout
+from ..layout import Layout, ledger_path
 from ..manifest import read_manifest
 from ..protocol.configurations import Configuration, directories, find
 from ..records import CdiError, Node
@@ -28,10 +28,12 @@ from .device_name import KIND, request_id
 from .ended import has_ended
 from .lifetime.users import make_users, start_hooks
 from .record import ASKED, GRANTED, ClaimPart, ClaimRecord, WantedClaim
-from .store import alone, read_claim, write_claim
+from .store import alone, read_claim, read_claims, write_claim
 
 if TYPE_CHECKING:
     from ..spec.registry import Registry
+
+BESIDE_LEDGER = ("ledger.lock", "ledger.log")
 
 
 class AddedClaim(NamedTuple):
@@ -132,7 +134,28 @@ def check_wanted(places: Layout, boot_id: str, wanted: WantedClaim, reuse: bool)
                 + (f" that can be used: {why}" if why else ". Module cdi_plugin writes one.")
             )
         found += these
+    if not os.path.lexists(ledger_path(places.state_dir)):
+        _refuse_without_ledger(places, boot_id, wanted)
     return tuple(found)
+
+
+def _refuse_without_ledger(places: Layout, boot_id: str, wanted: WantedClaim) -> None:
+    """Raise CdiError if other claims have grants of ours, and no file of the ledger is left to tell of them.
+
+    Else our executables would begin a new ledger, and grant their devices once more.
+    """
+    from .ledger_grants import LedgerGrants  # a host has a ledger from its first claim on
+
+    path = ledger_path(places.state_dir)
+    if any(os.path.lexists(os.path.join(places.state_dir, name)) for name in BESIDE_LEDGER):
+        return  # by these, the ledger notices that it is gone
+    ledger = LedgerGrants(places, boot_id)
+    for claim in read_claims(places.state_dir).claims:
+        if claim.state != ASKED and not claim.ended_by_reboot(boot_id) and ledger.devices(claim):
+            raise CdiError(
+                f"claim {wanted.id}: {path} is missing, and claim {claim.id} has devices by it, which this one could "
+                "get. Restore it from a backup, or give the claims back (fleet-cdi claim list, fleet-cdi claim del)."
+            )
 
 
 def read_specs(places: Layout) -> Optional[Registry]:
@@ -150,12 +173,10 @@ def read_specs(places: Layout) -> Optional[Registry]:
 
 def write_spec(places: Layout, claim: ClaimRecord, seen: Optional[Registry]) -> None:
     """Write the claim's spec for the nodes and names in its record. Raises CdiError."""
-    from .claim_spec import claim_spec  # after the plugins ran: their fork is smaller without it
-
     path = spec_path(places, claim.id)
     if not os.path.isdir(os.path.dirname(path)):
         files.make_directory(os.path.dirname(path))
-    content = claim_spec(claim.id, claim.nodes, claim.names, seen, start_hooks(places, claim))
+    content = spec_content(places, claim, seen)
     if claim.uid:
         from .lifetime.user_access import spec_attribute
 
@@ -163,6 +184,13 @@ def write_spec(places: Layout, claim: ClaimRecord, seen: Optional[Registry]) -> 
         return
     make_users(places.state_dir, claim)
     files.replace(path, content)
+
+
+def spec_content(places: Layout, claim: ClaimRecord, seen: Optional[Registry]) -> bytes:
+    """Return the claim's spec for the nodes and names in its record. Raises CdiError if a name is not in `seen`."""
+    from .claim_spec import claim_spec  # after the plugins ran: their fork is smaller without it
+
+    return claim_spec(claim.id, claim.nodes, claim.names, seen, start_hooks(places, claim))
 
 
 def same_claim(claim: ClaimRecord, wanted: WantedClaim, boot_id: str) -> ClaimRecord:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Optional
 
 from .. import files
@@ -13,17 +15,20 @@ from ..records import CdiError
 from ..spec import registry
 from ..spec.names import list_specs, transient_id
 from ..system import device_nodes
-from .claim_spec import claim_spec
+from .add_claim import spec_content
 from .delete_claim import spec_path
-from .device_name import KIND, claim_id
+from .device_name import KIND, LONGEST, claim_id
 from .ledger_grants import LedgerGrants
 from .lifetime.user_access import access_faults, has_spec_access
-from .lifetime.users import shown_state, start_hooks
+from .lifetime.users import shown_state
 from .record import ASKED, ClaimRecord
-from .store import read_claims
+from .store import claim_path, read_claims
 
 GC = "run `fleet-cdi claim gc`"
 RESTORE = "run `fleet-cdi claim restore`"
+GIVE_BACK = "give it back (fleet-cdi claim del)"
+BY_HAND = "restore the file, or move it away"
+CLASH = "remove the file that is not the claim's"
 
 
 class ClaimFault(NamedTuple):
@@ -41,35 +46,47 @@ class CheckedClaims(NamedTuple):
     faults: tuple[ClaimFault, ...]
 
 
-def check_claims(places: Layout, boot_id: str) -> CheckedClaims:
-    """Compare all claims with the host. Changes nothing. Raises CdiError if the claims can't be listed."""
+def check_claims(places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRecord], str]] = None) -> CheckedClaims:
+    """Compare all claims with the host. Changes nothing. Raises CdiError if the claims can't be listed.
+
+    `lost` tells why the plugins do not hold what a claim has; without it the ledger is asked, which repairs itself.
+    """
     stored = read_claims(places.state_dir)
-    faults = [ClaimFault(path, error, "restore the file, or move it away") for path, error in stored.errors.items()]
+    faults = [ClaimFault(path, error, BY_HAND) for path, error in stored.errors.items()]
     seen = registry.load(places.spec_dirs)
-    ledger = LedgerGrants(places, boot_id)
+    lost = lost or LedgerGrants(places, boot_id).lost
     for claim in stored.claims:
-        faults += _faults(claim, places, boot_id, seen, ledger)
+        faults += _faults(claim, places, boot_id, seen, lost)
     faults += [
-        ClaimFault(path, "is the spec of a claim that is over", GC)
-        for path in orphans(places, {claim.id for claim in stored.claims})
+        ClaimFault(path, f"is the spec of a claim that is over: {record} is missing", GC)
+        for path, record in orphans(places).items()
     ]
     shown = tuple(shown_state(places.state_dir, claim) for claim in stored.claims)
     return CheckedClaims(shown, tuple(faults))
 
 
-def orphans(places: Layout, ids: set[str]) -> list[str]:
-    """Return the paths of specs of claims, of which none has one of these ids."""
-    directory = places.spec_dirs[-1]
-    found = []
-    for _priority, path in list_specs([directory]).paths:
+def orphans(places: Layout) -> dict[str, str]:
+    """Return path of a claim's spec -> path of the claim's file, for specs of claims that have no file."""
+    files_of = {path: claim_path(places.state_dir, id_) for path, id_ in claim_specs(places).items()}
+    return {path: record for path, record in files_of.items() if not os.path.lexists(record)}
+
+
+def claim_specs(places: Layout) -> Mapping[str, str]:
+    """Return path of a claim's spec -> id of the claim. A file with a name that no claim has is left out."""
+    found = {}
+    for _priority, path in list_specs(places.spec_dirs[-1:]).paths:
         name = transient_id(path, KIND)
-        if name and name.isascii() and claim_id(name) not in ids and path.endswith(".json"):  # others: no claim's name
-            found.append(path)
+        if name and name.isascii() and len(name) <= LONGEST and path.endswith(".json"):
+            found[path] = claim_id(name)
     return found
 
 
 def _faults(
-    claim: ClaimRecord, places: Layout, boot_id: str, seen: registry.Registry, ledger: LedgerGrants
+    claim: ClaimRecord,
+    places: Layout,
+    boot_id: str,
+    seen: registry.Registry,
+    lost: Callable[[ClaimRecord], str],
 ) -> list[ClaimFault]:
     """Return the faults of one claim."""
     if claim.state == ASKED:
@@ -80,36 +97,37 @@ def _faults(
     if claim.boot_id != boot_id:
         why = claim.reason or "it has not been restored"
         return [ClaimFault(claim.id, f"was granted before the last reboot: {why}", RESTORE)]
-    found = [
-        ClaimFault(claim.id, why, "give it back (fleet-cdi claim del)") for why in filter(None, [ledger.lost(claim)])
-    ]
     lstat = device_nodes.below(places.root)
-    found += [
-        ClaimFault(claim.id, why, "give it back (fleet-cdi claim del)")
-        for why in (device_nodes.fault(node, lstat)[1] for node in claim.nodes)
-        if why
+    gone = [lost(claim), *(device_nodes.fault(node, lstat)[1] for node in claim.nodes)]
+    wanted = None
+    try:
+        wanted = spec_content(places, claim, seen)
+    except CdiError as error:  # a device of the claim has no spec any more, and nothing here can make it
+        gone.append(str(error))
+    own = spec_path(places, claim.id)
+    clashing = [path for path in seen.conflicts.get(claim.device, ()) if files.canonical(path) != own]
+    wrong = [*access_faults(places, claim), _spec_fault(claim, places, seen, wanted)]
+    return [
+        *(ClaimFault(claim.id, why, GIVE_BACK) for why in gone if why),
+        *(ClaimFault(claim.id, f"{path} defines {claim.device}, too", CLASH) for path in clashing),
+        *(ClaimFault(claim.id, why, RESTORE) for why in wrong if why),
     ]
-    found += [ClaimFault(claim.id, why, RESTORE) for why in access_faults(places, claim)]
-    wrong = _spec_fault(claim, places, seen)
-    return [*found, *([ClaimFault(claim.id, wrong, RESTORE)] if wrong else [])]
 
 
-def _spec_fault(claim: ClaimRecord, places: Layout, seen: registry.Registry) -> Optional[str]:
-    """Return why a container does not get the claim by its spec."""
+def _spec_fault(claim: ClaimRecord, places: Layout, seen: registry.Registry, wanted: Optional[bytes]) -> Optional[str]:
+    """Return why a container does not get the claim by its spec. `wanted`: what the spec should be, if it is known."""
     path = spec_path(places, claim.id)
-    if claim.device in seen.conflicts:
-        return f"{' and '.join(seen.conflicts[claim.device])} both define {claim.device}"
     try:
         live = files.read(path)
         if live is None:
             return f"{path} is missing"
-        if live.content != claim_spec(claim.id, claim.nodes, claim.names, seen, start_hooks(places, claim)):
+        if wanted is not None and live.content != wanted:
             return f"{path} is not what the claim and the specs of its devices say"
         if claim.uid and not has_spec_access(claim, path):
             return f"{path}: its access list is not the claim's, which lets user {claim.wanted.for_user} alone read it"
         winner = seen.devices.get(claim.device)
     except CdiError as error:
         return str(error)
-    if winner is None or files.canonical(winner) != path:
+    if claim.device not in seen.conflicts and (winner is None or files.canonical(winner) != path):
         return f"{winner or 'no file'} defines {claim.device}; expected {path}"
     return None

@@ -10,7 +10,8 @@ writes: a claim gets and gives back devices only by the protocol.
 from __future__ import annotations
 
 import os
-from typing import Optional
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Optional
 
 from ..layout import Layout
 from ..protocol.configurations import read
@@ -21,14 +22,22 @@ from ..records import CdiError
 from .device_name import request_id
 from .record import ClaimRecord
 
+if TYPE_CHECKING:
+    from ..allocation.ledger.grant import Grant
+
+Held = dict[tuple[str, str, str], frozenset[str]]  # request -> ids of devices
+
 
 class LedgerGrants:
-    """The requests in the ledger. It is read at the first question. `trouble`: why it can't be read."""
+    """The requests in the ledger. It is read at the first question, unless the caller has read the `grants`.
 
-    def __init__(self, places: Layout, boot_id: str) -> None:
+    `trouble`: why it can't be read.
+    """
+
+    def __init__(self, places: Layout, boot_id: str, grants: Optional[Iterable[Grant]] = None) -> None:
         self._state_dir = places.state_dir
         self._boot_id = boot_id
-        self._held: Optional[dict[tuple[str, str, str], frozenset[str]]] = None  # ids of devices
+        self._held: Optional[Held] = None if grants is None else _held(grants)
         self.trouble = ""
 
     def lost(self, claim: ClaimRecord) -> str:
@@ -59,20 +68,23 @@ class LedgerGrants:
         return key in self._grants
 
     @property
-    def _grants(self) -> dict[tuple[str, str, str], frozenset[str]]:
+    def _grants(self) -> Held:
         if self._held is None:
             self._held = self._read()
         return self._held
 
-    def _read(self) -> dict[tuple[str, str, str], frozenset[str]]:
+    def _read(self) -> Held:
         if not os.path.lexists(os.path.join(self._state_dir, "ledger.db")):  # a question would create it
             return {}
         # Imported here, because the import of SQLite takes long, and a refresh without claims asks nothing.
         from ..allocation.ledger.ledger import Ledger
 
         try:
-            grants = Ledger(self._state_dir, self._boot_id).grants()
-            return {(*grant.key,): frozenset(hold.device for hold in grant.holds) for grant in grants}
+            return _held(Ledger(self._state_dir, self._boot_id).grants())
         except CdiError as error:
             self.trouble = str(error)
             return {}
+
+
+def _held(grants: Iterable[Grant]) -> Held:
+    return {(*grant.key,): frozenset(hold.device for hold in grant.holds) for grant in grants}

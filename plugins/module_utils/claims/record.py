@@ -10,6 +10,7 @@ its container stopped (users.py). A claim that is over has no record.
 from __future__ import annotations
 
 import json
+from binascii import crc32
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -155,7 +156,7 @@ def parse_near(text: str) -> tuple[int, ...]:
 
 def render_claim(claim: ClaimRecord) -> bytes:
     """Return the content of the claim's file."""
-    return (json.dumps({"version": VERSION, **as_document(claim)}, indent=2, sort_keys=True) + "\n").encode("ascii")
+    return sealed({"version": VERSION, **as_document(claim)})
 
 
 def parse_claim(content: bytes, path: str) -> ClaimRecord:
@@ -164,6 +165,7 @@ def parse_claim(content: bytes, path: str) -> ClaimRecord:
     try:
         if document["version"] != VERSION:
             raise documents.other_version(path, document["version"], VERSION)
+        check_seal(document)
         wanted = _record(WantedClaim, document["wanted"])
         parts = tuple(
             ClaimPart(part["configuration"], tuple(_record(Node, node) for node in part["nodes"]))
@@ -175,13 +177,29 @@ def parse_claim(content: bytes, path: str) -> ClaimRecord:
         fields = {**document, "wanted": wanted, "parts": parts, "access": access}
         claim: ClaimRecord = _record(ClaimRecord, fields)
         if claim.state not in STATES or not all(amount > 0 for amount in wanted.amounts.values()):
-            raise ValueError("state or amounts")
+            raise ValueError("its state or an amount is wrong")
         return claim
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CdiError(
-            f"{path}: is damaged ({error!r}); expected the claim that fleet-cdi wrote. Restore it, or move it away and "
-            "free its devices (fleet-cdi grants gc)."
+            f"{path}: is damaged ({documents.misfit(error)}); expected the claim that fleet-cdi wrote. Restore it, or "
+            "move it away and free its devices (fleet-cdi grants gc)."
         ) from None
+
+
+def sealed(document: Mapping[str, Any]) -> bytes:
+    """Return the content of a record's file, with a checksum: else a changed digit would be another device."""
+    return (json.dumps({**document, "checksum": _checksum(document)}, indent=2, sort_keys=True) + "\n").encode("ascii")
+
+
+def check_seal(document: Mapping[str, Any]) -> None:
+    """Raise ValueError if a record is not as `sealed` wrote it. Older releases wrote no checksum."""
+    rest = {name: value for name, value in document.items() if name != "checksum"}
+    if "checksum" in document and document["checksum"] != _checksum(rest):
+        raise ValueError("its checksum is wrong: it was changed")
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return f"{crc32(json.dumps(document, sort_keys=True).encode('ascii')):08x}"
 
 
 def _record(type_: Any, fields: Mapping[str, Any]) -> Any:

@@ -12,7 +12,9 @@ collect_claims.py frees them: a refresh calls no executables of third parties.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from .. import documents, files
 from ..discovery import inventory
@@ -20,13 +22,18 @@ from ..layout import Layout
 from ..protocol.configurations import read
 from ..protocol.pools import PROFILES, pool_path
 from ..records import CdiError
-from .add_claim import ask, names_of, read_node, read_specs, write_spec
+from .add_claim import ask, names_of, read_node, read_specs, spec_content, write_spec
 from .calls import Caller
 from .delete_claim import remove_specs, spec_path
 from .ledger_grants import LedgerGrants
 from .lifetime.user_access import access_faults, give_access, has_spec_access, plan_access, take_back
 from .record import ASKED, ClaimPart, ClaimRecord
 from .store import alone, read_claim, read_claims, write_claim
+
+if TYPE_CHECKING:
+    from ..spec.registry import Registry
+
+    Specs = Callable[[], Optional[Registry]]  # read at the first call
 
 
 class RestoredClaims(NamedTuple):
@@ -37,21 +44,22 @@ class RestoredClaims(NamedTuple):
 
 
 def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClaims:
-    """Restore all claims of earlier boots, and specs that are missing or elsewhere.
+    """Restore all claims of earlier boots, and specs that are missing, changed or elsewhere.
 
     Raises CdiError if the claims can't be listed.
     """
     stored = read_claims(places.state_dir)
     restored, failed = [], list(stored.errors.values())
     ledger = LedgerGrants(places, boot_id)
+    specs = lru_cache(None)(partial(read_specs, places))
     failed += _withdraw(places, caller, boot_id, stored.claims, ledger)
     for found in stored.claims:
-        if not _is_lost(places, found, boot_id):
+        if not _is_lost(places, found, boot_id, ledger, specs):
             continue
         try:
             with alone(places.state_dir, found.id, caller) as holding:
                 claim = read_claim(places.state_dir, found.id)
-                if claim is not None and _is_lost(places, claim, boot_id):
+                if claim is not None and _is_lost(places, claim, boot_id, ledger, specs):
                     _restore(places, holding, boot_id, claim, ledger)
                     restored.append(claim.id)
         except CdiError as error:
@@ -98,18 +106,36 @@ def _is_replaced(places: Layout, claim: ClaimRecord, ledger: LedgerGrants) -> bo
     return False
 
 
-def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str) -> bool:
+def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str, ledger: LedgerGrants, specs: Specs) -> bool:
     """Tell if the claim is to be restored.
 
-    It survives a reboot and is of an earlier boot, its spec is missing or in the directory that the host had before, or
-    its user has lost the access to its nodes.
+    It survives a reboot and is of an earlier boot, its spec is missing, changed or in the directory that the host had
+    before, or its user has lost the access to its nodes.
     """
     if claim.state == ASKED or claim.ended_by_reboot(boot_id):
         return False
     path = spec_path(places, claim.id)
     if claim.boot_id != boot_id or claim.spec not in ("", path) or not os.path.lexists(path):
         return True
-    return bool(claim.uid and (access_faults(places, claim) or not has_spec_access(claim, path)))
+    if claim.uid and (access_faults(places, claim) or not has_spec_access(claim, path)):
+        return True
+    return _is_changed(places, claim, path, specs) and not ledger.lost(claim)
+
+
+def _is_changed(places: Layout, claim: ClaimRecord, path: str, specs: Specs) -> bool:
+    """Tell if the claim's spec is not what it should be now. False while the spec of one of its devices is missing."""
+    seen = specs() if claim.names else None
+    if claim.names and seen is None:
+        return False
+    try:
+        wanted = spec_content(places, claim, seen)
+    except CdiError:
+        return False  # a tool may be writing that spec anew, and the claim would lose what the device needs
+    try:
+        live = files.read(path)
+    except CdiError:
+        return True
+    return live is None or live.content != wanted
 
 
 def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, ledger: LedgerGrants) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from .. import files
 from ..records import CdiError
-from .device_name import claim_id, device_name
+from .device_name import claim_id, device_name, request_id
 from .record import ClaimRecord, parse_claim, render_claim
 
 if TYPE_CHECKING:  # a refresh asks for claims, and calls no plugin on a host without them
@@ -72,6 +72,13 @@ def read_claims(state_dir: str) -> StoredClaims:
         if claim:
             found.append(claim)
     return StoredClaims(tuple(sorted(found, key=lambda claim: claim.id)), errors)
+
+
+def claimed_requests(state_dir: str) -> frozenset[str]:
+    """Return the request-ids of all claims, also of those whose files are damaged. Raises CdiError."""
+    stored = read_claims(state_dir)
+    damaged = (claim_id(os.path.basename(path)[: -len(ENDING)]) for path in stored.errors if path.isascii())
+    return frozenset(map(request_id, [*(claim.id for claim in stored.claims), *damaged]))
 
 
 def write_claim(state_dir: str, claim: ClaimRecord) -> None:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from .. import files
+from ..claims.calls import Caller
+from ..claims.device_name import request_id
+from ..claims.ended import this_boot
+from ..claims.pods import pod_record
+from ..claims.store import DIRECTORY, claim_path, has_claims, read_claims
 from ..discovery import inventory
-from ..layout import KUBELET, ledger_path
+from ..layout import KUBELET, Layout, ledger_path
 from ..manifest import Manifest, locked_manifest, read_manifest
 from ..records import CdiError
 from ..runtimes import containers
@@ -25,6 +30,11 @@ from .services.device_plugin_unit import RUN_DIR
 
 UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
 
+LATE = (
+    "claim {} was made while the configurations were taken back. Provision the host again, give it back "
+    "(`fleet-cdi claim del`) and take everything back once more"
+)
+
 REST = ("manifest.json", ".manifest.json.tmp", ".lock")
 
 
@@ -36,20 +46,42 @@ class Undone(NamedTuple):
     kept: tuple[tuple[str, str], ...]  # (path, why)
 
 
-def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
+def undo(state_dir: str, check: bool = False, force: bool = False, places: Optional[Layout] = None) -> Undone:
     """Remove each file that we wrote, put the earlier file back, and forget the settings.
 
     In other tools' files remove only the keys that we set and that still have our values.
 
     While a device is held nothing is touched: the request needs the configuration to give it back, and a container that
     restarts needs the spec. A file that another process changed is kept, with its record. `kept` reports both, and
-    `force` removes them all. Raises CdiError if the manifest can't be read.
+    `force` removes them all, and first ends the claims at `places`: their plugins need the configurations. If that
+    fails, the rest stays, so that a later run can end them. Raises CdiError if the manifest can't be read.
     """
     state_dir = os.path.abspath(state_dir)
+    ended: tuple[str, ...] = ()
+    if places and force and _may_have_claims(state_dir):
+        from ..claims.lifetime.every_claim import end_every_claim
+
+        ended, failed = end_every_claim(places, _caller(places), this_boot(places), check)
+        if failed:
+            return Undone(ended, (), failed)
     done = _undo(state_dir, check, force)
+    if places and not check and not done.kept:
+        from ..claims.lifetime.every_claim import forget_claims
+
+        forget_claims(places, _caller(places))
+        late = [one.id for one in read_claims(state_dir).claims]
+        done = done._replace(kept=tuple((claim_path(state_dir, id_), LATE.format(id_)) for id_ in late))
     if not check:
         _discard_rest(state_dir)
-    return done
+    return done._replace(removed=(*ended, *done.removed))
+
+
+def _may_have_claims(state_dir: str) -> bool:
+    return has_claims(state_dir) or os.path.lexists(os.path.join(state_dir, pod_record.DIRECTORY))
+
+
+def _caller(places: Layout) -> Caller:
+    return Caller(os.path.join(places.prefix, "bin"))
 
 
 def _undo(state_dir: str, check: bool, force: bool) -> Undone:
@@ -97,11 +129,19 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
     Devices that the device plugin holds are free once it is stopped, unless pods may still use them.
     """
     found = []
+    stored = read_claims(state_dir)
+    for claim in stored.claims:
+        path = os.path.join(state_dir, DIRECTORY)
+        found.append(
+            (path, f"claim {claim.id} has devices. Give it back (`fleet-cdi claim del {claim.id}`). {UNTOUCHED}")
+        )
+    found += [(path, f"{error} {UNTOUCHED}") for path, error in stored.errors.items()]
     ledger = ledger_path(state_dir)
     try:
-        grants = holders.grants(state_dir)
+        of_claims = {request_id(claim.id) for claim in stored.claims}
+        grants = [grant for grant in holders.grants(state_dir) if grant.key.request_id not in of_claims]
     except CdiError as error:
-        return ((ledger, f"{error}. {UNTOUCHED}"),)
+        return (*found, (ledger, f"{error}. {UNTOUCHED}"))
     if grants:
         # Imported here, because few hosts have a store, and the import of SQLite takes long.
         from ..allocation.holds import pod_holds

@@ -35,13 +35,15 @@ def gc(
     complete: bool = False,
     force: bool = False,
     teardown: Optional[Callable[[Grant], None]] = None,
+    claimed: Set[str] = frozenset(),
 ) -> Collected:
     """Free the grants that are not in `valid` and were made before `as_of`.
 
     `valid` names requests with their configuration, or with None for any configuration. It is None instead of a list if
     the list could not be read. Without a list, or with an empty one, nothing is freed unless `force`. `as_of` is the
     time of the list, in seconds of `ledger.now()`. Grants that the kubelet's device plugin keeps are never freed: only
-    the plugin knows which containers and claims exist. `complete` says that the list has the requests of all callers:
+    the plugin knows which containers and claims exist. Nor are those of the request-ids `claimed`: their claims would
+    stay granted, and `fleet-cdi claim del` ends them. `complete` says that the list has the requests of all callers:
     if none of them is lost, a rebuilt store takes new grants again.
 
     `teardown` is called for each grant before it is freed, with its devices withheld. If it raises, they stay withheld
@@ -51,9 +53,10 @@ def gc(
         what = "no list of valid requests" if valid is None else "an empty list of valid requests"
         return Collected(refused=f"found {what}; nothing was freed. Use force to free everything")
     listed = set(valid or ())
-    held = ledger.grants()
+    every = ledger.grants()
+    held = [grant for grant in every if grant.key.request_id not in claimed]
     stale, young = _invalid(held, listed, ledger.boot_id, as_of)
-    known = {request for grant in held for request in _requests(grant.key)}
+    known = {request for grant in every for request in _requests(grant.key)}
     lost = sorted({request_id for _configuration, request_id in listed - known})
     freed, errors = [], []
     for grant in stale:

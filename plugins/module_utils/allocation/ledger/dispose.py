@@ -23,12 +23,13 @@ UNFINISHED = ("ledger.db.new", "ledger.db.new-journal", "ledger.db-journal.new",
 def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
     """Remove the store. Return True if there was a store; with `check`, only tell this.
 
-    Stores that were put aside as damaged stay. Raises Refused if a device is granted, unless `force`; Unusable if the
-    store can't tell.
+    Stores that were put aside as damaged stay, unless `force`. Raises Refused if a device is granted, unless `force`;
+    Unusable if the store can't tell.
     """
     if not os.path.lexists(ledger.path):
         if not check:
             _discard_unfinished(ledger.path)
+            discard(_put_aside(ledger.path) if force else ())
         return False
     _refuse(ledger, len(ledger.grants()), force)
     if check:
@@ -41,9 +42,17 @@ def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
             _refuse(ledger, len(Tables(db).grants()), force)
         os.unlink(ledger.path)
         discard(os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED))
+        discard(_put_aside(ledger.path) if force else ())
     with suppress(OSError):  # the directory has files of others
         os.rmdir(directory)
     return True
+
+
+def _put_aside(path: str) -> list[str]:
+    """Return the stores that were put aside as damaged (rebuild.py)."""
+    directory, name = os.path.split(path)
+    found = os.listdir(directory) if os.path.isdir(directory) else ()
+    return [os.path.join(directory, one) for one in found if one.startswith(f"{name}.damaged-")]
 
 
 def _discard_unfinished(path: str) -> None:

@@ -43,7 +43,9 @@ def examine(state_dir: str, boot_id: str) -> Examined:
     lock = os.path.join(os.path.dirname(path), "ledger.lock")
     left = peek(lock)
     if not os.path.lexists(path):
-        if left.boot_id:
+        from . import commit_log  # here, because SQLite loads slowly
+
+        if left.boot_id or os.path.lexists(os.path.join(os.path.dirname(path), commit_log.NAME)):
             return Examined(path, GONE, "it was here, and is gone with the grants in it", None)
         return Examined(path)
     from . import errors  # here, because SQLite loads slowly

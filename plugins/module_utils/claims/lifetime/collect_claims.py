@@ -61,7 +61,7 @@ def collect_claims(
     freed, failed = _free(places, caller, boot_id, over, gone)
     removed: list[str] = []
     failed = [*stored.errors.values(), *kept, *failed]
-    for path in orphans(places, {claim.id for claim in stored.claims}):
+    for path in orphans(places):
         try:
             id_ = claim_id(transient_id(path, KIND))
             with alone(places.state_dir, id_, caller):

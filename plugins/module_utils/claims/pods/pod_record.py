@@ -9,7 +9,6 @@ claims of a pod are known, also after its manifest was edited, and a claim that 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from ... import documents, files
 from ...records import CdiError, as_document
+from ..record import check_seal, sealed
 
 DIRECTORY = "pods"
 ENDING = ".json"
@@ -51,13 +51,12 @@ def read_pods(state_dir: str) -> dict[str, PodRecord]:
 
 def write_pod(state_dir: str, record: PodRecord) -> None:
     """Write the pod durably; the caller has the lock. Raises CdiError."""
-    content = json.dumps({"version": VERSION, **as_document(record)}, indent=2, sort_keys=True) + "\n"
-    files.replace(_path(state_dir, record.pod), content.encode("ascii"), 0o600)
+    files.replace(pod_path(state_dir, record.pod), sealed({"version": VERSION, **as_document(record)}), 0o600)
 
 
 def remove_pod(state_dir: str, pod: str) -> None:
     """Remove the pod durably; the caller has the lock. Raises CdiError."""
-    files.remove(_path(state_dir, pod))
+    files.remove(pod_path(state_dir, pod))
 
 
 @contextmanager
@@ -73,7 +72,8 @@ def alone_with_pods(state_dir: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _path(state_dir: str, pod: str) -> str:
+def pod_path(state_dir: str, pod: str) -> str:
+    """Return the path of a pod's file."""
     return os.path.join(state_dir, DIRECTORY, pod.replace("/", "_") + ENDING)  # neither name has a "_"
 
 
@@ -83,14 +83,15 @@ def _read(path: str) -> PodRecord:
     try:
         if document["version"] != VERSION:
             raise documents.other_version(path, document["version"], VERSION)
+        check_seal(document)
         containers = {name: tuple(ids) for name, ids in document["containers"].items()}
         if not all(isinstance(id_, str) for ids in containers.values() for id_ in ids):
-            raise TypeError("an id that is not text")
-        if os.path.basename(path) != os.path.basename(_path("", document["pod"])):
-            raise ValueError(f"pod {document['pod']!r}")
+            raise ValueError("an id is not a text")
+        if os.path.basename(path) != os.path.basename(pod_path("", document["pod"])):
+            raise ValueError(f"it is of pod {document['pod']!r}")
         return PodRecord(document["pod"], containers)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CdiError(
-            f"{path}: is damaged ({error!r}); expected the pod that fleet-cdi wrote. Restore it, or move it away and "
-            "give back its claims (fleet-cdi claim list)."
+            f"{path}: is damaged ({documents.misfit(error)}); expected the pod that fleet-cdi wrote. Restore it, or "
+            "move it away and give back its claims (fleet-cdi claim list)."
         ) from None

@@ -7,4 +7,5 @@ from __future__ import annotations
 
 PROVISION = "run the provisioning again: `ansible-playbook fleet.cdi.provision`"
 REFRESH = "`fleet-cdi refresh`"
+CLAIM = "correct the specs of its devices; then `fleet-cdi claim restore` writes it again"
 VENDOR = "let the tool that wrote it write it again; `fleet-cdi validate {subject}` checks the result"

@@ -1,16 +1,23 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about the store of grants. While it can't be used, every ADD fails with error 102 (docs/executables.md)."""
+"""Rules about the store of grants, and about claims, which are grants with a name.
+
+While the store can't be used, every ADD fails with error 102 (docs/executables.md). Of claims it is said what
+`fleet-cdi claim check` finds (claims/check_claims.py).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 
 from ...allocation.holds.pod_holds import holder
 from ...allocation.ledger import examine
 from ...allocation.ledger.grant import Hold
+from ...claims import check_claims
+from ...claims.store import DIRECTORY
 from ...records import MOUNT, NET, NODE
 from ...spec.items import items_of
 from ...spec.registry import all_edits
@@ -63,10 +70,37 @@ def _is_gone(hold: Hold, there: set[str], discovered: bool) -> bool:
     return told and there.isdisjoint((hold.device, *hold.consists_of))
 
 
+def _unread_claims(view: HostView) -> Iterator[Symptom]:
+    if view.running.claims_error:
+        yield Symptom(os.path.join(view.places.state_dir, DIRECTORY), view.running.claims_error)
+
+
+def _advised(advice: str, view: HostView) -> Iterator[Symptom]:
+    """Find the faults of claims with this advice; the spec of such a claim needs no finding of its own."""
+    for fault in view.running.claims:
+        specs = (path for path, id_ in view.written.claim_specs.items() if fault.id in (path, id_))
+        if fault.advice == advice:
+            yield Symptom(fault.id, fault.fault, explains=tuple(specs))
+
+
 ACCOUNT = (
     "`fleet-cdi grants gc --complete FILE` with the list of all requests, or `fleet-cdi grants accept-loss` when no "
     "device is in use"
 )
+
+# Advice of `claim check` -> the name of its rule, and the next step. Rule `conflict` says what a CLASH is.
+ADVICE = {
+    check_claims.BY_HAND: (
+        "claim-damaged",
+        "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and run `fleet-cdi grants gc FILE`",
+    ),
+    check_claims.GC: ("claim-over", check_claims.GC),
+    check_claims.GIVE_BACK: (
+        "claim-lost",
+        "bring back what it lacks; or give it back (`fleet-cdi claim del {subject}`) and ask for it again",
+    ),
+    check_claims.RESTORE: ("claim-outdated", check_claims.RESTORE),
+}
 
 RULES = (
     DoctorRule("ledger-gone", partial(_is, examine.GONE), f"restore it from a backup; or {ACCOUNT}"),
@@ -85,4 +119,6 @@ RULES = (
         "`fleet-cdi grants gc FILE`",
     ),
     DoctorRule("withheld", _withheld, "repair the device; then `fleet-cdi grants release {subject}`"),
+    DoctorRule("claims-unread", _unread_claims, "do what it says; `fleet-cdi claim check` as root reads all claims"),
+    *(DoctorRule(name, partial(_advised, advice), text) for advice, (name, text) in ADVICE.items()),
 )

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable, NamedTuple
 
+from . import advice
 from .view import HostView
 
 SHOWN = 3  # names or problems in the text of a finding; its details have all of them
@@ -22,13 +23,15 @@ class Symptom(NamedTuple):
     subject: str  # the path, qualified name or unit that is the cause
     problem: str
     name: str = ""  # the qualified name that is affected, if one problem affects many
+    explains: tuple[str, ...] = ()  # subjects of which later rules need to say nothing
 
 
 class DoctorRule(NamedTuple):
     """A problem that can occur, the function that finds it, and the next step.
 
     `next` is one sentence with the repair command in backticks. `{subject}` in it stands for the subject of the
-    symptom, quoted for a shell. `theirs` replaces `next` if the subject is a spec of another tool.
+    symptom, quoted for a shell. `theirs` replaces `next` if the subject is a spec of another tool; one of a claim is
+    written by us, and no provisioning writes it.
     """
 
     name: str
@@ -54,10 +57,13 @@ def find_problems(rules: Iterable[DoctorRule], view: HostView) -> tuple[HostFind
     """Return the findings of `rules` in `view`, one for each rule and cause, in the order of the rules."""
     findings: list[HostFinding] = []
     named: set[str] = set()
+    explained: set[str] = set()
     for rule in rules:
-        found = [one for one in rule.find(view) if not (rule.general and one.subject in named)]
+        told = named | explained if rule.general else frozenset(explained)
+        found = [one for one in rule.find(view) if one.subject not in told]
         findings += [_finding(rule, same, view) for same in _by_cause(found)]
         named.update(one.subject for one in found)
+        explained.update(subject for one in found for subject in one.explains)
     return tuple(findings)
 
 
@@ -76,15 +82,21 @@ def _finding(rule: DoctorRule, symptoms: Sequence[Symptom], view: HostView) -> H
     else:
         details = tuple(dict.fromkeys(one.problem for one in symptoms))
         problem = _some(details, "; ")
-    advice = rule.theirs if rule.theirs and first.subject not in view.written.managed else rule.next
     return HostFinding(
         rule.name,
         first.subject,
         problem,
-        advice.replace("{subject}", shlex.quote(first.subject)),
+        _next(rule, first.subject, view).replace("{subject}", shlex.quote(first.subject)),
         details,
         rule.status,
     )
+
+
+def _next(rule: DoctorRule, subject: str, view: HostView) -> str:
+    """Return the next step: it depends on who wrote a spec."""
+    if not rule.theirs or subject in view.written.managed:
+        return rule.next
+    return advice.CLAIM if subject in view.written.claim_specs else rule.theirs
 
 
 def _some(texts: Sequence[str], between: str) -> str:

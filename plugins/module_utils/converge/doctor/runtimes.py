@@ -12,7 +12,7 @@ from ... import directories
 from ...runtimes.place import InstalledRuntime
 from ...runtimes.survey import RuntimeState
 from ...spec.model import VERSIONS
-from ...spec.registry import SpecFile
+from ...spec.registry import Hidden, SpecFile
 from ...spec.seen.seen import unknown_field
 from ..libraries import Linked, named_libraries, of_places
 from ..runtime.plan import owner
@@ -80,7 +80,7 @@ def _silent(view: HostView) -> Iterator[Symptom]:
             yield Symptom(state.place.socket, state.asked.trouble)
 
 
-def _too_new(view: HostView) -> Iterator[Symptom]:
+def too_new(view: HostView) -> Iterator[Symptom]:
     for file, behind in _unread(view):
         version = file.spec["cdiVersion"].removeprefix("v")
         who = ", ".join(_named(place) for place in behind if _is_behind(place, version))
@@ -92,9 +92,10 @@ def _not_every_runtime(view: HostView) -> Iterator[Symptom]:
     """Find the specs that a runtime does not read although it supports their version."""
     for file, behind in _unread(view):
         version = file.spec["cdiVersion"].removeprefix("v")
+        nulls = [one.pointer for one in file.findings if one.rule == "null"]
         for place in behind:
             if not _is_behind(place, version):
-                field = next((unknown_field(file.spec, one.release) for one in of_places([place])), "")
+                field = next((unknown_field(file.spec, one.release, nulls) for one in of_places([place])), "")
                 why = f"it does not know {field}" if field else "it refuses the content of the file"
                 yield Symptom(file.path, f"none of its devices exists for {place.title}: {why}")
 
@@ -116,12 +117,17 @@ def _crash(view: HostView) -> Iterator[Symptom]:
 
 
 def _directory(view: HostView) -> Iterator[Symptom]:
+    for one, who, lost in unread_directories(view):
+        yield Symptom(one.path, f"it {one.why}, so that {who} reads nothing in {', '.join(lost)}")
+
+
+def unread_directories(view: HostView) -> Iterator[tuple[Hidden, str, tuple[str, ...]]]:
+    """Yield (what hides directories, the runtimes that read nothing in them, these directories)."""
     registry = view.written.registry
     for one in registry.unread:
         who = named_libraries((reader for reader in readers_of(view) if not reader.follows_links), one.releases)
         if who:
-            lost = ", ".join(registry.directories[at] for at in one.priorities)
-            yield Symptom(one.path, f"it {one.why}, so that {who} reads nothing in {lost}")
+            yield one, who, tuple(registry.directories[at] for at in one.priorities)
 
 
 def _unsearched(view: HostView) -> Iterator[Symptom]:
@@ -192,7 +198,7 @@ RULES = (
     DoctorRule("runtime-silent", _silent, "look at its daemon: `journalctl -xe`; then `fleet-cdi doctor` as root"),
     DoctorRule(
         "too-new",
-        _too_new,
+        too_new,
         f"{advice.PROVISION}, which writes what the runtimes read",
         f"upgrade the runtime; or {advice.VENDOR}",
     ),

@@ -16,6 +16,9 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ... import files
 from ...allocation.ledger.examine import Examined, examine
+from ...claims.check_claims import ClaimFault, check_claims, claim_specs
+from ...claims.ledger_grants import LedgerGrants
+from ...claims.store import has_claims
 from ...device_plugin.config import configuration, in_force
 from ...device_plugin.process import instance_status
 from ...discovery import inventory, out_of_service
@@ -80,6 +83,7 @@ class Written(NamedTuple):
     link: tuple[integrity.Fault, ...] = ()  # faults of the link to the command on the PATH
     places: tuple[WritablePlace, ...] = ()  # the directories of specs, state, inventory and release
     labels: Mapping[str, tuple[mandatory_access.WrongLabel, ...]] = {}  # path of ours -> files at or below it
+    claim_specs: Mapping[str, str] = {}  # path of each spec of a claim -> id of the claim
 
 
 GONE, CHANGED = "gone", "changed"
@@ -111,6 +115,8 @@ class RunningState(NamedTuple):
     status_errors: Mapping[str, str] = {}  # path of the status file of a running instance -> why it can't be used
     occupied: tuple[Occupied, ...] = ()  # devices that no request holds and a process has open
     compose: Mapping[str, str] = {}  # path of what drops CDI devices of compose files -> its release
+    claims: tuple[ClaimFault, ...] = ()
+    claims_error: str = ""  # why the claims can't be listed
 
 
 class HostView(NamedTuple):
@@ -153,6 +159,7 @@ def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optiona
         status_errors,
         occupied.find_occupied(_offered(places, written, live), store, wanted.disabled),
         podman.compose_drops(places.path, found.places),
+        *_claims(places, written, live.boot_id, store),
     )
     names = [one.release for one in of_places(found.places)]
     registry = seen_with(written.registry, names) if names else written.registry
@@ -206,6 +213,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         integrity.faults(places.prefix),
         integrity.of_links(places.prefix),
         look_at_places(_directories(places, wanted)),
+        claim_specs=claim_specs(places),
     )
 
 
@@ -298,6 +306,19 @@ def _said(run: systemd.Run, units: tuple[str, ...]) -> Mapping[str, Mapping[str,
     states = systemd.unit_files(run, units)
     found = systemd.show(run, units, PROPERTIES)
     return {unit: {**pairs, "UnitFileState": states.get(unit, "")} for unit, pairs in found.items()}
+
+
+def _claims(places: Layout, written: Written, boot_id: str, store: Examined) -> tuple[tuple[ClaimFault, ...], str]:
+    """Return (the faults of claims, why they can't be listed).
+
+    Asked of the ledger is what was read of it: the ledger itself would repair what the doctor is to name. While that
+    can't be read, a rule of the ledger says so, and not each claim.
+    """
+    if not written.claim_specs and not has_claims(places.state_dir):
+        return (), ""
+    lost = LedgerGrants(places, boot_id, store.grants).lost if store.grants is not None else lambda _claim: ""
+    found, error = _or(lambda: check_claims(places, boot_id, lost).faults, ())
+    return found, error
 
 
 def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapping[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...layout import Layout
 from ...release import host_release
 from ...release.needed_by import check_prefix
 from .. import module_diff
@@ -20,7 +21,9 @@ def remove(run: HostRun) -> PartOutcome:
     """Take back what fleet.cdi did on the host. While something stays, the release stays too. Raises CdiError."""
     settings = run.settings
     check_prefix(settings["prefix"], settings["state_dir"])
-    done = undo(settings["state_dir"], run.check, settings["force"])
+    state_dir, listing, prefix = settings["state_dir"], settings["device_list"], settings["prefix"]
+    places = Layout(state_dir, listing, prefix=prefix, spec_dirs=tuple(run.spec_dirs))
+    done = undo(state_dir, run.check, settings["force"], places)
     result = {"removed": list(done.removed), "restored": list(done.restored)}
     changed = bool(done.removed or done.restored)
     if done.kept:

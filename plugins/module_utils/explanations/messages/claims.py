@@ -140,6 +140,7 @@ EXPLANATIONS = (
             "; give it back (fleet-cdi claim del)",
             "; run `fleet-cdi claim gc`",
             "; run `fleet-cdi claim restore`",
+            "; remove the file that is not the claim's",
             "for it any more",
         ),
         means=(
@@ -152,5 +153,17 @@ EXPLANATIONS = (
             "missing files again, and `claim del` gives the claim back."
         ),
         more="fleet-cdi claim check",
+    ),
+    Explanation(
+        id="FC1561",
+        title="The ledger is gone, and claims have devices by it",
+        messages=("has devices by it, which this one could get",),
+        means="All files of the ledger were removed from the state directory, and a claim of this host is still there.",
+        why="A new ledger would have its devices free, so that two claims could get one device.",
+        do=(
+            "Restore the files `ledger.*` from a backup of this boot. Without one, give the claims back: `fleet-cdi "
+            "claim del`. Then make them again."
+        ),
+        more="fleet-cdi doctor",
     ),
 )

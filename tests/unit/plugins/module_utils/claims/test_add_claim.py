@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,22 @@ class TestAdd:
         with pytest.raises(CdiError, match=r"for gpu:1; found a request for gpu:.*claim del") as caught:
             claims.add("job-42", amount, **more)
         assert str(WantedClaim("", parse_amounts([amount]), **more)) in str(caught.value)
+
+    def test_without_the_ledger_no_device_of_another_claim(self, claims):
+        """All its files are gone: a new one would have this device free."""
+        claims.add("zeros", "zero:1")
+        claims.add("one", "gpu:1")
+        for path in Path(claims.places.state_dir).glob("ledger.*"):
+            path.unlink()
+        with pytest.raises(CdiError, match="claim two: .*ledger.db is missing, and claim one has devices by it"):
+            claims.add("two", "gpu:1")
+        assert claims.stored("two") is None and claims.delete("one")
+        assert claims.add("two", "gpu:1").changed
+
+    def test_without_a_ledger_that_no_claim_needed(self, claims):
+        claims.add("zeros", "zero:1")
+        assert not list(Path(claims.places.state_dir).glob("ledger.*"))
+        assert claims.add("one", "gpu:1").changed
 
     def test_an_id_that_is_no_request_id(self, claims):
         claim, _changed = claims.add("web@1.service", "gpu:1", "zero:1")

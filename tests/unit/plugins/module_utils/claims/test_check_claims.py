@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -14,7 +15,10 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
+from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT
 
 
 class TestCheck:
@@ -54,6 +58,36 @@ class TestCheck:
         assert [(id_, advice) for id_, _fault, advice in claims.check()] == [
             ("one", "run `fleet-cdi claim gc`"),
             (spec_path(claims.places, "two"), "run `fleet-cdi claim gc`"),
+        ]
+
+    def test_a_damaged_record_is_told_once(self, claims):
+        """And its spec is not that of a claim that is over: `claim gc` would leave it."""
+        claims.add("one", "gpu:1")
+        path = store.claim_path(claims.places.state_dir, "one")
+        Path(path).write_text("{")
+        assert [(id_, advice) for id_, _fault, advice in claims.check()] == [
+            (path, "restore the file, or move it away")
+        ]
+
+    def test_a_device_of_the_claim_without_a_spec(self, claims):
+        """A restore can't bring it back, and the claim does not lose what the device needs."""
+        etc = Path(claims.places.spec_dirs[0], "zero.json")
+        etc.parent.mkdir(exist_ok=True)
+        edits = {"env": ["A=1"], "deviceNodes": [{"path": "/dev/null"}]}
+        etc.write_text(json.dumps(builders.spec({"x": edits}, "vendor.com/zero")))
+        claims.add("one", "zero:1")
+        assert "A=1" in str(claims.spec("one")) and claims.check() == []
+        etc.unlink()
+        ((_id, fault, advice),) = claims.check()
+        assert "vendor.com/zero=x" in fault and "claim del" in advice
+        assert restore_claims(claims.places, claims.caller, BOOT) == ((), ()) and "A=1" in str(claims.spec("one"))
+
+    def test_another_file_with_the_device_of_the_claim(self, claims):
+        claims.add("one", "gpu:1")
+        other = Path(claims.places.spec_dirs[-1], "other.json")
+        other.write_bytes(Path(spec_path(claims.places, "one")).read_bytes())
+        assert claims.check() == [
+            ("one", f"{other} defines fleet.cdi/claim=one, too", "remove the file that is not the claim's")
         ]
 
     def test_before_a_restore(self, claims):

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
@@ -37,3 +40,26 @@ class TestRecord:
             file.write(content)
         found = store.read_claims(state)
         assert [claim.id for claim in found.claims] == ["good"] and [*found.errors] == [path]
+
+    @pytest.mark.parametrize(
+        ("old", "new", "is_good"), [('"gpu": 1', '"gpu": 2', False), ("_id", "_iD", False), ("", "", True)]
+    )
+    def test_one_that_was_changed_and_is_still_a_claim(self, tmp_path, old, new, is_good):
+        state = str(tmp_path / "state")
+        with store.alone(state, "job", Caller()):
+            store.write_claim(state, ClaimRecord(WantedClaim("job", {"gpu": 1})))
+        path = Path(store.claim_path(state, "job"))
+        path.write_text(path.read_text().replace(old, new, 1))
+        errors = store.read_claims(state).errors
+        assert [*errors] == ([] if is_good else [str(path)])
+        assert is_good or "it was changed" in errors[str(path)]
+
+    def test_one_of_an_older_release_without_a_checksum(self, tmp_path):
+        state = str(tmp_path / "state")
+        with store.alone(state, "job", Caller()):
+            store.write_claim(state, ClaimRecord(WantedClaim("job", {"gpu": 1})))
+        path = Path(store.claim_path(state, "job"))
+        document = json.loads(path.read_text())
+        del document["checksum"]
+        path.write_text(json.dumps(document))
+        assert store.read_claim(state, "job") == ClaimRecord(WantedClaim("job", {"gpu": 1}))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -136,6 +137,28 @@ class TestRestore:
         claims.reboot()
         (why,) = claims.restore().failed
         assert "the ledger has no grant" in why and claims.free()
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda path: path.write_text(path.read_text().replace("128", "129")),
+            lambda path: path.write_text("{"),
+        ],
+    )
+    def test_a_spec_that_was_changed_is_written_again(self, claims, damage):
+        claims.add("one", "gpu:1")
+        before = claims.spec("one")
+        damage(Path(spec_path(claims.places, "one")))
+        assert [advice for _id, _fault, advice in claims.check()] == ["run `fleet-cdi claim restore`"]
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
+        assert claims.spec("one") == before and claims.check() == []
+        assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
+
+    def test_a_changed_spec_of_a_grant_that_the_ledger_lost_is_left(self, claims):
+        claims.add("one", "gpu:1")
+        claims.host.ask("DEL", config(), request_id="one")
+        Path(spec_path(claims.places, "one")).write_text("{}")
+        assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
 
     def test_a_foreign_device_that_is_of_another_type(self, claims):
         claims.add("one", "zero:1")

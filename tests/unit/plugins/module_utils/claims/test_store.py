@@ -16,7 +16,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.ended import ende
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import make_users
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import PodRecord, read_pods, write_pod
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import alone, read_claim, read_claims, write_claim
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import (
+    alone,
+    claimed_requests,
+    read_claim,
+    read_claims,
+    write_claim,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 USER = 65534
@@ -160,3 +166,10 @@ def test_ended_names_and_containers_are_of_one_boot_and_one_name(tmp_path):
         False,
         False,
     ]
+
+
+def test_claimed_requests_count_damaged_claims(tmp_path):
+    (tmp_path / "claims").mkdir(0o700)
+    (tmp_path / "claims/job-1.json").write_text("{")
+    assert claimed_requests(str(tmp_path)) == {"job-1"}
+    assert claimed_requests(str(tmp_path / "none")) == frozenset()

@@ -25,6 +25,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark impo
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
+pytestmark = pytest.mark.usefixtures("bare_host")
+
 
 @pytest.fixture
 def claim(tmp_path, capsys):
@@ -46,8 +48,8 @@ def claim(tmp_path, capsys):
         "prefix": made.host.prefix,
     }
 
-    def run(*arguments):
-        status = main(["claim", *arguments], "test", defaults)
+    def run(*arguments, verb="claim"):
+        status = main([verb, *arguments], "test", defaults)
         return (status, *capsys.readouterr())
 
     return run
@@ -68,6 +70,26 @@ def test_from_add_to_del(claim):
     status, _out, err = claim("add", "job-42", "tty:2")
     assert status == 2 and "ended in this boot" in err
     assert claim("add", "job-42", "tty:2", "--reuse")[0] == 0
+
+
+def test_a_list_that_lacks_a_claim_does_not_free_its_devices(claim, tmp_path):
+    claim("add", "job-42", "tty:2")
+    stamp, *_rows = claim("list", verb="grants")[1].splitlines()
+    valid = tmp_path / "valid"
+    valid.write_text(f"{stamp}\n")
+    assert claim("gc", "--force", str(valid), verb="grants") == (0, "Nothing to free.\n", "")
+    assert claim("check") == (0, "All claims agree with this host (1).\n", "")
+
+
+def test_undo_ends_claims_by_force_alone(claim, tmp_path):
+    claim("add", "job-42", "tty:2")
+    status, out, _err = claim(verb="undo")
+    assert status == 1 and "claim job-42 has devices. Give it back (`fleet-cdi claim del job-42`)" in out
+    record = str(tmp_path / "state/claims/job-42.json")
+    assert record in claim("--check", "--force", verb="undo")[1] and claim("check")[0] == 0
+    status, out, _err = claim("--force", verb="undo")
+    assert (status, record in out, claim("list")[1]) == (0, True, "No claims on this host.\n")
+    assert not list((tmp_path / "cdi").glob("*claim*"))
 
 
 def test_json(claim):

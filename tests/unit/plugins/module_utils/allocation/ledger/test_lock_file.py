@@ -44,6 +44,20 @@ def test_a_fifo_in_its_place_is_not_waited_for(tmp_path):
     assert peek(str(path)) == Left()
 
 
+def test_a_fifo_on_a_read_only_file_system_is_not_waited_for(tmp_path, monkeypatch):
+    def read_only(name, how, *more):
+        if how & os.O_RDWR:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        assert how & os.O_NONBLOCK
+        return real(name, how, *more)
+
+    path, real = tmp_path / "ledger.lock", os.open
+    os.mkfifo(path)
+    monkeypatch.setattr(os, "open", read_only)
+    with gate(str(path), time.monotonic() + 10) as held:
+        assert held.left() == Left()
+
+
 def test_a_symlink_in_its_place_is_not_followed(tmp_path):
     path = tmp_path / "ledger.lock"
     path.symlink_to(tmp_path / "elsewhere")

@@ -18,7 +18,15 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import rule, view
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import add_claim, store
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
+    GRANTED,
+    ClaimPart,
+    ClaimRecord,
+    WantedClaim,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice, rule, view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
     cdi_plugin,
@@ -144,14 +152,29 @@ class Everything:
                 "config": {"path": self.plugin_config, "sha256": "", "error": None},
             }
         )
+        self.claim()
+
+    def claim(self):
+        """A claim as `claim add` leaves it."""
         hold = Hold("mem:null", KIND, (), ())
         Ledger(self.state, inventory.boot_id()).add(
             Key("zero", "rule", "job-1"), {"zero": 1}, lambda _: [hold], "claims"
         )
+        places = self.places()
+        parts = (ClaimPart(f"{self.etc}/zero.d/zeros.conf", (add_claim.read_node("/", "/dev/null"),)),)
+        claim = ClaimRecord(WantedClaim("job-1", {"zero": 1}), GRANTED, parts, boot_id=inventory.boot_id(), token="a")
+        seen = add_claim.read_specs(places)
+        claim = claim._replace(names=add_claim.names_of(places, claim, seen))
+        with store.alone(self.state, claim.id, Caller()):
+            add_claim.write_spec(places, claim, seen)
+            store.write_claim(self.state, claim)
+
+    def places(self):
+        return Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc, str(self.root / "run/cdi")))
 
     def findings(self):
         self.instance.beat()
-        places = Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,))
+        places = self.places()
         return rule.find_problems(RULES, view.take(places, run=systemctl, booted=True))
 
     def files(self):
@@ -240,6 +263,8 @@ def test_the_host_has_every_sort_of_file(everything):
         "fleet-cdi-device-plugin@.service",
         "fleet-cdi-openers.socket",
         "fleet-cdi-openers@.service",
+        "job-1.json",
+        "fleet.cdi-claim_job-1.json",
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())
 
@@ -271,3 +296,48 @@ def test_a_manifest_that_is_gone_shows_by_what_is_there_with_it(everything):
         assert "manifest-gone" in {one.rule for one in everything.findings()}
     finally:
         (everything.root / "kept").rename(Path(everything.state) / "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("kept", "subject", "rule_", "step"),
+    [
+        ((), "job-1", "claim-lost", "`fleet-cdi claim del job-1`"),
+        (("ledger.log",), "state/ledger.db", "ledger-gone", "`fleet-cdi grants gc --complete FILE`"),
+    ],
+)
+def test_a_store_that_is_gone_with_what_is_beside_it(everything, kept, subject, rule_, step):
+    """It shows by the claims, if nothing else is left of it: the next claim would get their devices."""
+    files = list(Path(everything.state).glob("ledger.*"))
+    moved = [path for path in files if path.name not in kept]
+    for path in moved:
+        path.rename(everything.root / path.name)
+    try:
+        (found,) = [one for one in everything.findings() if one.rule != "disabled"]
+        assert (found.rule, step in found.next) == (rule_, True) and found.subject.endswith(subject)
+    finally:
+        for path in moved:
+            (everything.root / path.name).rename(path)
+        Ledger(everything.state, inventory.boot_id()).grants()  # a file that was moved has another time
+
+
+@pytest.mark.parametrize(("damage", "rules"), [
+    (delete, ["claim-outdated"]), (truncate, ["claim-outdated"]), (edit, ["claim-outdated"]),
+])  # fmt: skip
+def test_the_spec_of_a_claim_is_never_that_of_another_tool(everything, damage, rules):
+    path = everything.root / "run/cdi/fleet.cdi-claim_job-1.json"
+    kept = path.read_bytes()
+    damage(path)
+    found = [one for one in everything.findings() if one.rule != "disabled"]
+    path.write_bytes(kept)
+    assert [one.rule for one in found] == rules and "`fleet-cdi claim restore`" in found[0].next
+    assert not any(advice.VENDOR.partition(";")[0] in one.next for one in found)
+
+
+def test_another_file_with_the_device_of_a_claim_is_one_finding(everything):
+    path = everything.root / "run/cdi/fleet.cdi-claim_job-1.json"
+    other = shutil.copy2(path, path.with_name("another.json"))
+    try:
+        found = [one for one in everything.findings() if one.rule != "disabled"]
+    finally:
+        other.unlink()
+    assert [one.rule for one in found] == ["conflict"]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
@@ -37,6 +39,7 @@ class TestRuntimes:
         ("version", "edits", "why"),
         [
             ("0.5.0", {"env": ["A=1"], "additionalGids": []}, "podman 4.3.1: it does not know /{}/additionalGids"),
+            ("0.5.0", {"env": ["A=1"], "additionalGids": None}, "podman 4.3.1: it does not know /{}/additionalGids"),
             ("0.7.0", {"intelRdt": {"enableCMT": True}}, "docker 29.2.0: it does not know /{}/intelRdt/enableCMT"),
         ],
     )
@@ -62,8 +65,14 @@ class TestRuntimes:
 
     def test_a_spec_of_a_version_that_nobody_knows(self, host):
         path = host.put("etc/a.json", "x", version="1.2.0")
-        found = {one.rule: one for one in host.diagnose(OLD)}
-        assert found["too-new"].subject == path and "1.2.0" in found["invalid"].problem
+        assert told(host.diagnose(OLD)) == [("too-new", path)]
+        assert told(host.diagnose()) == [("invalid", path)]  # no runtime is there that would not read it
+
+    def test_a_spec_of_such_a_version_with_a_fault_of_its_own(self, host):
+        path = host.put("etc/a.json", "x", version="1.2.0", mounts=[{"hostPath": "/dev/null", "containerPath": "/b"}])
+        text = Path(path).read_text().replace("containerPath", "contPath")
+        Path(path).write_text(text)
+        assert told(host.diagnose(OLD))[-1] == ("invalid", path)
 
     def test_a_file_with_errors_that_a_runtime_reads_all_the_same(self, host):
         host.put("etc/a.json", "x", mounts=[{"hostPath": "/a", "containerPath": "/b", "type": "c"}], version="0.3.0")
@@ -85,6 +94,19 @@ class TestRuntimes:
             f"{host.root}/etc",
             f"it is a symlink, so that podman 4.3.1 reads nothing in {host.root}/etc",
         )
+
+    @pytest.mark.parametrize("place", ["etc", "etc/cdi"])
+    def test_a_kind_without_a_name_is_told_by_the_directory_that_is_a_symlink(self, host, place):
+        host.directories[0] = f"{host.root}/{place}"
+        Path(host.directories[0]).mkdir(exist_ok=True)
+        Path(host.directories[0]).rename(host.root / "real")
+        Path(host.directories[0]).symlink_to(host.root / "real")
+        host.put(f"{place}/a.json", "x")
+        memory = {"wanted": {"entries": {}}, "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
+        with locked_manifest(str(host.root / "state")) as manifest:
+            manifest.remember({KIND: {**memory, "directory": host.directories[0]}})
+        looking = OLD._replace(reading=OLD.reading._replace(spec_dirs=tuple(host.directories)))
+        assert [one.rule for one in host.diagnose(looking)] == ["directory-unread"]
 
     def test_runtimes_that_read_none_or_do_not_answer(self, host):
         host.put("etc/a.json", "x")

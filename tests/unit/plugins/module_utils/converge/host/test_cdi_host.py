@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import GRANTED, ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as main_verbs
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import plugins
@@ -319,3 +321,14 @@ def test_a_host_converges_itself_from_the_settings_of_a_run(
     file.write_text(json.dumps({name: value for name, value in saved.items() if name != "converge_file"}))
     assert run()[1] == "changed: specs\nchanged: refresh\n"
     assert file.exists() and not list((tmp_path / "units").glob("*"))
+
+
+def test_a_removal_ends_claims_by_force_alone(answer: Answer, prefix: Path) -> None:
+    state_dir = str(prefix.parent / "state")
+    answer(devices=TWO)
+    store.write_claim(state_dir, ClaimRecord(WantedClaim("job", {"gpu": 1}), state=GRANTED))
+    refused, _warnings = answer(devices=TWO, state="absent", check=True)
+    assert refused["failed"] and "claim job has devices. Give it back (`fleet-cdi claim del job`)" in refused["msg"]
+    ended, _warnings = answer(devices=TWO, state="absent", check=True, force=True)
+    assert store.claim_path(state_dir, "job") in ended["removed"]
+    os.unlink(store.claim_path(state_dir, "job"))
