@@ -77,6 +77,13 @@ def parse(text: bytes, where: str, integer: Callable[[str], int] = int) -> Any:
     raise CdiError(f"{where}: is not a JSON document ({why}); correct it")
 
 
+def misfit(error: Exception) -> str:
+    """Say why a JSON document could not be made a record, for the error of Python that stopped it."""
+    if isinstance(error, KeyError):
+        return f"the field {error.args[0]!r} is missing"
+    return str(error) if isinstance(error, ValueError) else "a field has another type, or is unknown"
+
+
 def twice(pairs: Sequence[tuple[str, Any]]) -> Optional[str]:
     """Return a key that an object of these keys and values has twice. RFC 8259 does not define which one counts."""
     if len(dict(pairs)) == len(pairs):

@@ -18,11 +18,42 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional, Union
 
-from . import documents, files
+from . import documents, files, schema
 from .records import CdiError
 
 VERSION = 1
 LARGEST = 16 << 20  # bytes
+REPAIR = "look after the files that it named by hand."
+
+
+def _each(*required: str, **properties: schema.Schema) -> dict[str, Any]:
+    """Return the schema of a mapping whose values are mappings with these keys."""
+    return {
+        "type": "object",
+        "additionalProperties": {"type": "object", "required": [*required, *properties], "properties": properties},
+    }
+
+
+# What this release looks for; a newer one may have written more. Manifest says what it means.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["files"],
+    "properties": {
+        "files": _each(
+            applied={"type": "array"},
+            kind={"type": "string"},
+            by={"type": "string"},
+            prior={"type": ["object", "null"]},
+        ),
+        "directories": {
+            "type": "array",
+            "items": {"type": "string", "pattern": "^/", "description": "an absolute path"},
+        },
+        "kinds": _each("directory", "inventory", "offered", "gone", wanted={"type": "object", "required": ["entries"]}),
+        "edits": _each("for", "syntax", "created", "first", "by", keys={"type": "array"}),
+        "links": _each("target", "boot_id"),
+    },
+}
 
 
 def _has(path: str, wanted: Optional[str]) -> bool:
@@ -50,6 +81,7 @@ class FileWrite(NamedTuple):
     kind: str = ""  # of a spec
     mode: int = 0o644
     by: str = ""  # who asked for it
+    ours: bool = False  # the file there is ours, also without a record: the record was lost
 
 
 class _Intent(NamedTuple):
@@ -65,7 +97,8 @@ class _Intent(NamedTuple):
         found, wanted = digest(self.live.content if self.live else None), digest(self.wanted.content)
         record = self.before
         if record is None:
-            record = {"applied": [], "prior": None if self.live and found == wanted else _prior(self.live)}
+            ours = self.live is not None and (self.wanted.ours or found == wanted)
+            record = {"applied": [found] if ours else [], "prior": None if ours else _prior(self.live)}
         was = [state for state in record["applied"] if state != wanted]
         was = [found] if found in was else was  # not the newest, if several runs were killed before they wrote it
         return {**record, "kind": self.wanted.kind, "by": self.wanted.by, "applied": [wanted, *was][:2]}
@@ -128,6 +161,11 @@ class Manifest:
         """Return True if we wrote this content to `path`, by the record of it."""
         record = self.record(path)
         return record is not None and digest(content) in record["applied"]
+
+    def wrote_last(self, path: str, content: Optional[bytes]) -> bool:
+        """Return True if this content is the last that we wrote to `path`, by the record of it."""
+        record = self.record(path)
+        return record is not None and digest(content) == record["applied"][0]
 
     def expects(self, path: str) -> bool:
         """Return True if a file of ours is to be at `path`, by the record of it."""
@@ -420,27 +458,7 @@ def read_manifest(state_dir: str) -> Manifest:
     live = files.read(path, LARGEST)
     if live is None:
         return Manifest(state_dir, {})
-    try:
-        document = json.loads(live.content)
-        version = document["version"]
-        if version == VERSION:
-            for record in document["files"].values():
-                record["applied"], record["kind"], record["by"], record["prior"]
-            if not all(os.path.isabs(directory) for directory in document.get("directories", [])):
-                raise ValueError("directories")
-            for entry in document.get("kinds", {}).values():
-                entry["wanted"]["entries"], entry["directory"], entry["inventory"], entry["offered"], entry["gone"]
-            for record in document.get("edits", {}).values():
-                record["for"], record["syntax"], record["created"], record["keys"], record["first"], record["by"]
-            for link in document.get("links", {}).values():
-                link["target"], link["boot_id"]
-            return Manifest(state_dir, document)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CdiError(
-            f"{path}: is damaged ({error!r}); expected the JSON that fleet.cdi wrote. "
-            "Restore it, or move it away and look after the files that it named by hand."
-        ) from None
-    raise documents.other_version(path, version, VERSION)
+    return Manifest(state_dir, schema.own_document(live.content, path, VERSION, SCHEMA, REPAIR))
 
 
 @contextmanager

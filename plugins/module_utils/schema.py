@@ -9,9 +9,11 @@ tables use. Two types are stricter than in JSON Schema, on both sides: 1.0 is no
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Callable, NamedTuple
 
+from . import documents
 from .records import CdiError
 
 Schema = Mapping[str, Any]
@@ -56,6 +58,23 @@ def check(document: Any, schema: Schema, where: str) -> None:
         raise CdiError(f"{where + ': ' if where else ''}{wrong}")
 
 
+def own_document(content: bytes, path: str, version: int, schema: Schema, advice: str) -> dict[str, Any]:
+    """Return the JSON document that fleet.cdi wrote to the file `path`. Raises CdiError with `advice` for any other."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        why = f"found no JSON ({' '.join(str(error).split())}); expected the JSON that fleet.cdi wrote"
+    else:
+        wrong = next(errors(document, {"type": "object", "required": ["version"]}), None)
+        if wrong is None and document["version"] != version:
+            raise documents.other_version(path, document["version"], version)
+        wrong = wrong or next(errors(document, schema), None)
+        if wrong is None:
+            return dict(document)
+        why = str(wrong)
+    raise CdiError(f"{path}: is damaged: {why}. Restore it, or move it away and {advice}")
+
+
 def errors(value: Any, schema: Schema, path: tuple[Any, ...] = ()) -> Iterator[Wrong]:
     """Yield every error of a value. The content of a wrong value is not checked."""
     fits = all(CHECKS[keyword](value, limit) for keyword, limit in schema.items() if keyword in CHECKS)
@@ -81,12 +100,13 @@ def unknown(what: str, found: Any, known: Iterable[str]) -> str:
     )
 
 
-def did_you_mean(found: Any, known: Iterable[str], alike: float = 0.6) -> str:
-    """Return the question at the end of a message if `found` is similar to one of `known`, else ""."""
+def did_you_mean(found: Any, known: Iterable[str]) -> str:
+    """Return the question at the end of a message if `found` is similar to one of `known`, in any case, else ""."""
     from difflib import get_close_matches  # here, only for a wrong name: it costs more than the check
 
-    near = get_close_matches(str(found)[:LONGEST], list(known), 1, alike)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    folded = {one.casefold(): one for one in known}
+    near = get_close_matches(str(found)[:LONGEST].casefold(), list(folded), 1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def dotted(path: Iterable[Any]) -> str:

@@ -16,6 +16,8 @@ description:
   - The device is remembered by its identity, so neither a reboot nor another number brings it back; another card in the
     same slot is not meant. C(fleet-cdi doctor) and M(fleet.cdi.device_info) show the reason.
   - A device that is out of service can't be disabled again while no inventory of this boot tells which card is there.
+  - Fails if a spec of the device could not be written as decided, as after a change by hand. The device is out of
+    service all the same, and gets no new grants; the message tells how to repair the spec.
   - On the host itself C(fleet-cdi device disable) and C(fleet-cdi device enable) do the same.
 author:
   - fleet.cdi contributors (@fleet-cdi)

@@ -22,7 +22,8 @@ description:
     field or version that it doesn't know; see O(on_unsupported).
   - The file C(<state_dir>/manifest.json) records what was written and what was there before; C(fleet-cdi undo) takes
     exactly that back. A file without a record is foreign and stays unchanged unless O(force=true); for one of the same
-    kind O(on_foreign_kind) decides.
+    kind O(on_foreign_kind) decides. A spec in O(spec_dir) that has the name and the layout of those that this module
+    writes is taken over with a warning, because its manifest was lost.
   - Fails, with nothing written, if the spec would define a name that another file in the same directory also defines,
     or one that a directory of higher priority overrules.
 author:

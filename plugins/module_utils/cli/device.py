@@ -19,7 +19,7 @@ SECONDS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Do the action and print the result. Raises CdiError."""
+    """Do the action and print the result; return 1 if a spec could not be made as decided. Raises CdiError."""
     if arguments.action not in ("disable", "enable"):
         raise CdiError(f"device: found {arguments.action!r}; expected disable or enable")
     reason = until = ""
@@ -32,8 +32,10 @@ def run(arguments: Any, paths: Layout) -> int:
             raise CdiError(f"--until: found {arguments.until!r}, which is over; expected a time to come")
     wanted = [WantedDeviceState(name, reason, until) for name in arguments.name]
     outcome = converge_states(wanted, paths, arguments.check)
-    for text in (*outcome.report.warnings, *outcome.report.failed):
+    for text in outcome.report.warnings:
         complain(f"warning: {text}")
+    for text in outcome.report.failed:
+        complain(f"{'failed' if text in outcome.unmet else 'warning'}: {text}")
     after = {id_: state._asdict() if state else None for id_, (_before, state) in outcome.devices.items()}
     lines = [state_line({"id": id_, **(state or {"reason": ""})}) for id_, state in after.items()]
     if outcome.changed and not arguments.check:
@@ -46,7 +48,7 @@ def run(arguments: Any, paths: Layout) -> int:
             say(line)
         for path in outcome.changed:
             say(f"{'would be changed' if arguments.check else 'changed'}: {path}")
-    return 0
+    return 1 if outcome.unmet else 0
 
 
 def _until(text: Any) -> str:

@@ -23,6 +23,7 @@ from .terminal import complain
 
 if TYPE_CHECKING:
     import argparse
+    from typing import NoReturn
 
 
 class Operand(NamedTuple):
@@ -379,12 +380,18 @@ def make_parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentP
     """Return the parser of EVERYWHERE and VERBS."""
     import argparse  # here, because it takes longer than the rest of a call
 
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            self.print_usage(sys.stderr)
+            complain(": ".join([*self.prog.split()[1:], f"wrong use: {message}"]))
+            self.exit(2)
+
     # Suppressed defaults: a verb's parser must not reset options before the verb.
-    everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    everywhere = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     for name, option in EVERYWHERE.items():
         action = "append" if name in REPEATED else "store"
         everywhere.add_argument(name, metavar=option.metavar, action=action, help=help_of(option, defaults))
-    parser = argparse.ArgumentParser(prog="fleet-cdi", parents=[everywhere], description=DESCRIPTION, epilog=EXIT_CODES)
+    parser = Parser(prog="fleet-cdi", parents=[everywhere], description=DESCRIPTION, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"fleet-cdi {release}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():

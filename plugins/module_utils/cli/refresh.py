@@ -87,7 +87,7 @@ def _tell(done: Report, check: bool) -> None:
         complain(f"failed: {text}")
     for path in done.changed:
         say(f"{'would be changed' if check else 'changed'}: {path}")
-    if not done.changed:
+    if not (done.changed or done.failed):
         say("Nothing to change.")
 
 

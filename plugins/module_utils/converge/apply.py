@@ -29,7 +29,7 @@ def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) ->
         if not (locked.records == manifest.records and all(map(_holds, plan.changes))):
             plan = make_plan(locked)  # again: another process was here before the lock was ours
         locked.remember(plan.kinds)
-        locked.write_all(FileWrite(one.path, one.after, one.kind, MODE, one.by) for one in plan.changes)
+        locked.write_all(FileWrite(one.path, one.after, one.kind, MODE, one.by, one.ours) for one in plan.changes)
     return plan
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..files import canonical, read
 from ..manifest import Manifest
@@ -24,6 +24,7 @@ class Change(NamedTuple):
     before: Optional[bytes]
     after: Optional[bytes]
     by: str = ""  # who asked for the file, for the manifest
+    ours: bool = False  # `before` is ours without a record, because that was lost: undo does not put it back
 
 
 class Plan(NamedTuple):
@@ -42,13 +43,14 @@ def plan_file(
     by: str = "",
     force: bool = False,
     advice: str = "Move it away.",
+    has_our_form: Callable[[bytes], bool] = lambda _content: False,
 ) -> tuple[Change, ...]:
     """Return the changes that give `path`, which is not a spec, the content `after`; None removes the file, and forgets
     one of ours that is gone already.
 
     A file that already has this content becomes ours, and its record is corrected if that lists another content, as
-    after a restore from a backup. Raises CdiError, which ends with `advice`, if the file has
-    another content and the manifest does not list it; `force` replaces such a file.
+    after a restore from a backup. So does one without a record that `has_our_form`: the record was lost. Raises
+    CdiError, which ends with `advice`, for another file that the manifest does not list; `force` replaces such a file.
     """
     path = canonical(path)
     live = read(path)
@@ -56,9 +58,10 @@ def plan_file(
     recorded = manifest.record(path) is not None
     if before == after and (not manifest.expects(path) if after is None else manifest.lists(path, after)):
         return ()
-    if before not in (None, after) and not recorded and not force:
+    ours = before is not None and not recorded and (before == after or has_our_form(before))
+    if before not in (None, after) and not recorded and not ours and not force:
         raise not_ours(path, advice)
-    return (Change(path, "", before, after, by),)
+    return (Change(path, "", before, after, by, ours),)
 
 
 def not_ours(path: str, advice: str) -> CdiError:

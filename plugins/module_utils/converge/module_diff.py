@@ -7,29 +7,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from .change import Change
 
 FORGOTTEN = "is gone already; fleet.cdi forgets that it wrote it\n"
+TAKEN_OVER = "has the wanted content already; fleet.cdi takes it over\n"  # its record was lost
+CORRECTED = "has the wanted content already; its mode or its record is corrected\n"
 
 
 def diff(name: str, before: Any, after: Any) -> dict[str, Any]:
     """Return one part of a diff. Of a file that is in neither state only the record of it changes."""
     if before == after == "":
-        return {"before_header": name, "after_header": name, "prepared": FORGOTTEN}
+        return _prepared(name, FORGOTTEN)
     return {"before_header": name, "after_header": name, "before": before, "after": after}
+
+
+def _prepared(name: str, told: str) -> dict[str, Any]:
+    """Return one part of a diff as a text."""
+    return {"before_header": name, "after_header": name, "prepared": told}
+
+
+def of_file(change: Change, show: Callable[[Optional[bytes]], Any]) -> dict[str, Any]:
+    """Return the diff of a file whose content looks as `show` returns it."""
+    if change.before is not None and change.before == change.after:
+        return _prepared(change.path, TAKEN_OVER if change.ours else CORRECTED)
+    return diff(change.path, show(change.before), show(change.after))
 
 
 def text(change: Change) -> dict[str, Any]:
     """Return the diff of a text file."""
-    before, after = ((content or b"").decode(errors="replace") for content in (change.before, change.after))
-    return diff(change.path, before, after)
+    return of_file(change, lambda content: (content or b"").decode(errors="replace"))
 
 
 def document(change: Change) -> dict[str, Any]:
     """Return the diff of a JSON file."""
-    return diff(change.path, parsed(change.before), parsed(change.after))
+    return of_file(change, parsed)
 
 
 def parsed(content: Optional[bytes]) -> Any:
@@ -67,7 +80,7 @@ def brief(part: dict[str, Any]) -> dict[str, Any]:
         changes = list(_changes(before.get(kind, {}), after.get(kind, {})))
         lines += [f"{kind}: {', '.join(changes)} ({path})"] if changes else []
     text = "\n".join(lines or [f"only how it is written ({path})"])
-    return {"before_header": path, "after_header": path, "prepared": f"{text}\n"}
+    return _prepared(path, f"{text}\n")
 
 
 def _counted(release: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

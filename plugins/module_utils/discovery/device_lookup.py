@@ -52,6 +52,6 @@ def find(name: str, devices: Sequence[Device], others: Iterable[str] = (), why: 
     known = sorted({one for ranks in called.values() for rank in ranks for one in rank})
     raise CdiError(
         f"device: found {name!r}, which this host does not have; expected {EXPECTED}"
-        + did_you_mean(name, known, alike=0.7)
+        + did_you_mean(name, known)
         + (f" ({why})" if why else "")
     )

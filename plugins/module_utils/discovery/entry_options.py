@@ -76,7 +76,7 @@ COMMON: dict[str, dict[str, Any]] = {
     "kind": {
         "type": "string",
         "pattern": rf"^(?=[^/]{{2,253}}/)(?=[A-Za-z]){LABEL}(\.{LABEL})*/{CLASS}{END}",
-        "description": "vendor/class, as in fleet.cdi/gpu",
+        "description": "vendor/class, each of two characters or more, as in fleet.cdi/gpu",
     },
     "name_by": {
         "type": "array",

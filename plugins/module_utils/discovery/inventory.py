@@ -192,10 +192,19 @@ def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
         found = document["boot_id"]
         inventory = Inventory(tuple(map(_device, document["devices"])), *_rest(document))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CdiError(f"inventory {path}: is damaged ({type(error).__name__}: {error}); {AGAIN}") from None
+        raise CdiError(f"inventory {path}: is damaged ({documents.misfit(error)}); {AGAIN}") from None
     if found != boot_id:
         raise CdiError(f"inventory {path}: was written in boot {found!r}, but this is boot {boot_id!r}; {AGAIN}")
     return inventory
+
+
+def is_rendered(content: bytes) -> bool:
+    """Return True if these bytes have the form of an inventory or of a pool, of whichever boot and release."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and {"version", "boot_id", *Inventory._fields} <= document.keys()
 
 
 def _as_it_is(found: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from .. import documents, files
-from ..records import CdiError, Device, Health
+from .. import files, schema
+from ..records import Device, Health
 
 VERSION = 1
 
@@ -30,6 +30,24 @@ class Disabled(NamedTuple):
     unique: str = ""  # its uuid or serial, so that another card in the same slot is not meant
 
 
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["devices"],
+    "properties": {
+        "devices": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": [name for name in Disabled._fields if name not in Disabled._field_defaults],
+                "properties": {name: {"type": "string"} for name in Disabled._fields},
+                "additionalProperties": False,
+            },
+        }
+    },
+}
+REPAIR = "disable again what must not be used."
+
+
 def path_of(state_dir: str) -> str:
     """Where it is kept."""
     return os.path.join(os.path.abspath(state_dir), "device-state.json")
@@ -41,17 +59,8 @@ def read_disabled(state_dir: str) -> dict[str, Disabled]:
     live = files.read(path)
     if live is None:
         return {}
-    try:
-        document = json.loads(live.content)
-        version = document["version"]
-        if version == VERSION:
-            return {str(name): Disabled(**fields) for name, fields in document["devices"].items()}
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CdiError(
-            f"{path}: is damaged ({error!r}); expected the JSON that fleet.cdi wrote. Restore it, or move it away and "
-            "disable again what must not be used."
-        ) from None
-    raise documents.other_version(path, version, VERSION)
+    document = schema.own_document(live.content, path, VERSION, SCHEMA, REPAIR)
+    return {name: Disabled(**fields) for name, fields in document["devices"].items()}
 
 
 def render_disabled(devices: Mapping[str, Disabled]) -> Optional[bytes]:

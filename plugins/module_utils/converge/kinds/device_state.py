@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...discovery import device_lookup, inventory
@@ -22,6 +22,7 @@ from ...manifest import Manifest
 from ...protocol import pools
 from ...records import CdiError, Device, as_document
 from ...release.needed_by import check_host, host_spec_dirs
+from ...safe_text import one_line
 from .. import module_diff
 from ..apply import apply
 from ..change import Plan, plan_file
@@ -47,6 +48,7 @@ class StateOutcome(NamedTuple):
     after: Optional[Disabled]
     changed: tuple[str, ...]  # paths
     report: Report
+    unmet: tuple[str, ...]  # the failures in `report` by which a spec is not as decided
 
 
 class StateOutcomes(NamedTuple):
@@ -55,6 +57,7 @@ class StateOutcomes(NamedTuple):
     devices: dict[str, tuple[Optional[Disabled], Optional[Disabled]]]  # id -> (before, after)
     changed: tuple[str, ...]  # paths
     report: Report
+    unmet: tuple[str, ...]  # the failures in `report` by which a spec is not as decided
 
 
 def converge_state(
@@ -63,7 +66,7 @@ def converge_state(
     """Do as `converge_states` does, for one device."""
     done = converge_states([wanted], places, check, clock)
     ((id_, (before, after)),) = done.devices.items()
-    return StateOutcome(id_, before, after, done.changed, done.report)
+    return StateOutcome(id_, before, after, done.changed, done.report, done.unmet)
 
 
 def converge_states(
@@ -93,14 +96,26 @@ def converge_states(
 
     def make_plan(manifest: Manifest) -> Plan:
         content = render_disabled(states(read_disabled(places.state_dir)))
-        return Plan(path, plan_file(path, content, manifest, BY, force=True), ())
+        return Plan(path, plan_file(path, content, manifest, BY, has_our_form=lambda _content: True), ())
 
     plan = apply(make_plan, places.state_dir, check)
     # Only these devices are to go: others that are missing now wait for their own refresh.
     disabled = states(there) if check else in_force(places.state_dir, clock)
     report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
-    return StateOutcomes({id_: (there.get(id_), after) for id_, after in decided.items()}, tuple(changed), report)
+    states_of = {id_: (there.get(id_), after) for id_, after in decided.items()}
+    return StateOutcomes(states_of, tuple(changed), report, _unmet(report, decided, devices))
+
+
+def _unmet(report: Report, decided: Iterable[str], devices: Sequence[Device]) -> tuple[str, ...]:
+    """Return the failures by which a spec is not as `decided` (ids): those of the kinds of these devices and of parts.
+
+    A device that no list has may be of any kind.
+    """
+    ids = set(decided)
+    kinds = {device.kind for device in devices if ids.intersection(device.hardware)}
+    stale = [kind for kind in report.unmet if kind in kinds or not ids <= {device.id for device in devices}]
+    return tuple(text for text in report.failed if text.startswith(tuple(f"{kind}: " for kind in stale)))
 
 
 def _after(
@@ -163,7 +178,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         path=os.environ.get("PATH", ""),
     )
     outcome = converge_state(wanted, places, check)
-    warnings += [*outcome.report.warnings, *outcome.report.failed]
+    warnings += [*outcome.report.warnings, *(text for text in outcome.report.failed if text not in outcome.unmet)]
     if disable and outcome.after is None:
         warnings.append(f"until: {until} is over, so {outcome.id} is in service")
     before, after = (as_document(one) if one else "" for one in (outcome.before, outcome.after))
@@ -176,5 +191,6 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "until": outcome.after.until if outcome.after else "",
         "paths": list(outcome.changed),
         "diff": [module_diff.diff(outcome.id, before, after)],
+        **({"failed": True, "msg": one_line("; ".join(outcome.unmet))} if outcome.unmet else {}),
     }
     return result, warnings

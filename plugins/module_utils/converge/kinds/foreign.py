@@ -105,7 +105,8 @@ def plan_foreign(
     if strays and choice != REPLACE:
         raise CdiError(
             f"the spec of {kind}: {', '.join(strays)}: fleet.cdi wrote this, but {manifest.path} does not know it. "
-            f"Take it back first ({UNDO_IT}), or let on_foreign_kind be 'replace' to put ours in its place."
+            f"Take it back first ({UNDO_IT}). If its manifest was lost, let on_foreign_kind be 'replace' to put ours "
+            "in its place."
         )
     if choice == FAIL:
         raise CdiError(

@@ -135,9 +135,9 @@ def _of_content(
 def _refuse(kind: str, held: Sequence[HeldDevice], choice: str) -> None:
     if choice == FAIL:
         raise CdiError(
-            f"the spec of {kind}: {_named(held)}. Nothing was changed. Give the devices back (DEL, or `fleet-cdi "
-            "grants gc`) and remove the containers, or let on_held be 'keep' to drop each device when it is free, or "
-            "'drop' to do so now."
+            f"the spec of {kind}: {_named(held)}. Nothing was changed. Give the devices back (`fleet-cdi claim del` "
+            "for claims; DEL, or `fleet-cdi grants gc`) and remove the containers, or let on_held be 'keep' to drop "
+            "each device when it is free, or 'drop' to do so now."
         )
 
 

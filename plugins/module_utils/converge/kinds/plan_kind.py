@@ -31,7 +31,9 @@ from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
 from .keep_lost import KeptDevices, Terms, find_replaced, keep_lost_devices, listed, with_lost
 from .memory import Memory, memory_of
-from .plan_spec import plan_spec
+from .plan_spec import is_lost, plan_spec
+
+ADVICE = "Choose another inventory, or remove it."  # for an inventory that is not ours
 
 
 class WantedKind(NamedTuple):
@@ -171,8 +173,8 @@ def plan_kind(
     if spec is not None and (refit or current is None or current.content != codec.encode(spec)):
         spec, engines, limits = _fitted(spec, wanted, around.runtimes.find(wanted.runtimes))
     others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None and spec else ()
-    if spec is not None and current is not None and current.content == codec.encode(spec):
-        others = tuple(one for one in others if one.path != path)  # ours, whose record was lost
+    if is_lost(path, wanted.kind, current, manifest):
+        others = tuple(one for one in others if one.path != path)
     place = (around.directory, around.registry, manifest)
 
     def linked() -> tuple[Linked, ...]:
@@ -189,7 +191,7 @@ def plan_kind(
     )
     offered = before.offered if before else {}
     devices = listed(wanted.kind, kept, offered, around.listed.devices, wanted.leaving)
-    warnings = (*seen.warnings, *_left_out(kept.devices, kept), *kept.warnings, *limits, *plan.warnings)
+    warnings = (*seen.warnings, *left_out(kept), *kept.warnings, *limits, *plan.warnings)
     return KindPlan(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others, wanted.by)
 
 
@@ -214,7 +216,7 @@ def plan_listing(around: HostSpecs, parts: Mapping[str, Inventory], manifest: Ma
         tuple(sorted({link for one in every for link in one.links})),
     )
     after = inventory.render(whole, around.boot_id) if whole.devices else None
-    return plan_file(around.inventory, after, manifest, by, advice="Choose another inventory, or remove it.")
+    return plan_file(around.inventory, after, manifest, by, advice=ADVICE, has_our_form=inventory.is_rendered)
 
 
 def _offered(
@@ -298,9 +300,10 @@ def _remembered(
     return {} if manifest.kinds.get(wanted.kind) == document else {wanted.kind: document}
 
 
-def _left_out(devices: Sequence[Device], kept: KeptDevices) -> list[str]:
-    return [
-        f"{device.qualified_names[0]} is left out of the spec: {device.health.reason}"
-        for device in devices
+def left_out(kept: KeptDevices) -> dict[str, Sequence[str]]:
+    """Return the warning about each device that its spec leaves out -> the qualified names of the device."""
+    return {
+        f"{device.qualified_names[0]} is left out of the spec: {device.health.reason}": device.qualified_names
+        for device in kept.devices
         if not device.health.is_usable and device.id not in kept.lost
-    ]
+    }

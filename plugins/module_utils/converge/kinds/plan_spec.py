@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Callable, Optional
 
-from ...files import canonical, read
+from ...files import LiveFile, canonical, read
 from ...manifest import Manifest
+from ...records import CdiError
 from ...spec import codec, names
 from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
@@ -21,6 +23,8 @@ from ...spec.validate import validate
 from ..change import MODE, OR_FORCE, Change, Plan, not_ours
 from ..clashes import find_clashes
 from ..libraries import ANY, Linked
+
+TAKEN_OVER = "fleet.cdi wrote this, and {} does not know it any more. It is taken over: undo removes it"
 
 
 def plan_spec(
@@ -41,7 +45,11 @@ def plan_spec(
     path = os.path.join(directory, names.file_name(kind))
     content = None if spec is None else codec.encode(spec)
     removed, warnings = _elsewhere(kind, path, manifest)
-    changes = (*_replaced(kind, path, content, manifest, force), *removed)
+    here = _replaced(kind, path, content, manifest, force)
+    warnings += [
+        f"{one.path}: {TAKEN_OVER.format(manifest.path)}" for one in here if one.ours and one.before != one.after
+    ]
+    changes = (*here, *removed)
     if spec is not None and content is not None:
         ours = SpecFile(path, registry.directories.index(directory), spec, path)
         ours = ours._replace(taken=seen.read_sight(content, path, codec.SpecReading(spec, [])).taken)
@@ -59,11 +67,25 @@ def _replaced(kind: str, path: str, content: Optional[bytes], manifest: Manifest
     if live is None:
         return () if content is None and not manifest.expects(path) else (Change(path, kind, None, content),)
     recorded = manifest.kind_of(path) is not None
-    if live.content != content and not recorded and not force:
+    ours = is_lost(path, kind, live, manifest)
+    if live.content != content and not recorded and not ours and not force:
         raise not_ours(path, "Move it away, choose another kind or directory, " + OR_FORCE)
     # A file with our content and no record of it becomes ours again: the record was lost, or is from a backup.
     same = live.content == content and manifest.lists(path, content) and live.mode == MODE
-    return () if same else (Change(path, kind, live.content, content),)
+    return () if same else (Change(path, kind, live.content, content, ours=ours),)
+
+
+def is_lost(path: str, kind: str, live: Optional[LiveFile], manifest: Manifest) -> bool:
+    """Return True if `live`, the file at our path of `kind`, is one that we wrote and whose record was lost.
+
+    Only root writes there. Nobody but us writes exactly these bytes: another tool's JSON has another layout.
+    """
+    if live is None or manifest.record(path) is not None:
+        return False
+    with suppress(CdiError):
+        spec = codec.read(live.content, path).spec
+        return spec is not None and spec["kind"] == kind and codec.encode(spec) == live.content
+    return False
 
 
 def _elsewhere(kind: str, path: str, manifest: Manifest) -> tuple[list[Change], list[str]]:

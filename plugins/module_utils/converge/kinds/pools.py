@@ -78,7 +78,7 @@ def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, 
     """
     changes: list[Change] = []
     for path, content in found.documents.items():
-        changes += plan_file(path, content, manifest)
+        changes += plan_file(path, content, manifest, has_our_form=inventory.is_rendered)
     here = _folder(listing)
     used = {_folder(str(entry["inventory"])) for entry in manifest.kinds.values()} - {here}
     for path in sorted(manifest.files):

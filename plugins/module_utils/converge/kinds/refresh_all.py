@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import files
@@ -23,17 +25,24 @@ from ...layout import Layout
 from ...manifest import Manifest, read_manifest
 from ...protocol.configurations import directories
 from ...records import CdiError
+from ...spec import codec
 from ..change import Change, Plan
 from ..holders.granted import GrantedDevices
 from . import own_hook
 from .converge_kinds import KindRequest, converge_kinds, discover_kinds
 from .keep_lost import Terms
 from .memory import Memory, gone_now, memory_of
-from .plan_kind import KindPlan, WantedKind, known, of_each_kind, plan_kind
+from .plan_kind import KindPlan, WantedKind, known, left_out, of_each_kind, plan_kind
 from .pools import discover_pools, plan_pools
 
 # Seconds between two looks for missing devices: the first pause, and the longest.
 PAUSE, LONGEST = 0.25, 8.0
+
+# What an operator does about a spec that a refresh does not write.
+WRITE = (
+    "run the provisioning again (`ansible-playbook fleet.cdi.provision`), or move it away (`mv {path} {path}.old`) and "
+    "run `fleet-cdi refresh`."
+)
 
 
 class Missing(NamedTuple):
@@ -53,6 +62,7 @@ class Report(NamedTuple):
     missing: tuple[Missing, ...]
     failed: tuple[str, ...]  # kinds and configurations that failed, one line for each
     warnings: tuple[str, ...]
+    unmet: tuple[str, ...] = ()  # kinds of `failed` whose spec is not as wanted
 
 
 def refresh(
@@ -125,6 +135,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
     around = {one: of_each_kind(known(*one, boot_id, places.prefix, places.path)) for one in beside}
     unwritten: list[str] = []  # why the pools can't be written
+    stale: dict[str, str] = {}  # kind -> why its spec can't be written, "" if it can
 
     def step(request: KindRequest, manifest: Manifest) -> Optional[KindPlan]:
         memory = memories[request.wanted.kind]
@@ -135,7 +146,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
         lacking = own_hook.missing_hook(part.spec, places.prefix)
         if lacking:
             raise CdiError(lacking)
-        part = _untouched(part, manifest)
+        part, stale[request.wanted.kind] = _untouched(part, manifest)
         waits = not final and not part.kept.replaced and bool(part.kept.lost.keys() - memory.leaving)
         return part._replace(plan=Plan(part.plan.path, (), ())) if waits else part
 
@@ -153,13 +164,15 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
         if kind in seen
     ]
     done = converge_kinds(requests, step, places.state_dir, check, plan_beside)
-    broken = {**found.failed, **done.failed}
+    left = {kind: why for kind, why in stale.items() if why and kind in done.parts}
+    broken = {**found.failed, **done.failed, **left}
     warnings = [*unavailable, *(text for part in done.parts.values() for text in part.warnings)]
     return Report(
         tuple(change.path for change in done.plan.changes),
         tuple(missing for kind, part in done.parts.items() for missing in _missing(kind, memories[kind], part)),
         (*(f"{kind}: {error}" for kind, error in broken.items()), *unwritten, *pools.failed),
         tuple(dict.fromkeys(warnings)),
+        tuple(dict.fromkeys((*lenient.failed, *done.failed, *left))),
     )
 
 
@@ -174,15 +187,42 @@ def optional(wanted: WantedKind) -> WantedKind:
     return wanted._replace(entries=entries)
 
 
-def _untouched(part: KindPlan, manifest: Manifest) -> KindPlan:
-    """Drop changes to files that another process changed: an operator decides on those with module spec."""
-    changes, warnings = [], []
+def _untouched(part: KindPlan, manifest: Manifest) -> tuple[KindPlan, str]:
+    """Return (`part` without the changes to files that another process changed, why its spec is then not as wanted).
+
+    An operator decides on such files with module spec. Their change alone does not count: "". But what was to change
+    since we wrote the file is then missing there, and a device that is to be left out may still be offered. Raises
+    CdiError for a file whose record was lost.
+    """
+    changes, warnings, stale = [], [], []
+    out = left_out(part.kept)
     for change in part.plan.changes:
-        if change.before is not None and not manifest.owns(change.path):
-            warnings.append(f"{change.path}: was changed since fleet.cdi wrote it; a refresh does not write it")
-        else:
+        if change.before in (None, change.after) or manifest.owns(change.path):
             changes.append(change)
-    return part._replace(plan=part.plan._replace(changes=tuple(changes)), warnings=(*part.warnings, *warnings))
+            continue
+        if change.ours:
+            raise CdiError(
+                f"{change.path}: fleet.cdi wrote this, but {manifest.path} does not know it. To have it as wanted, "
+                + WRITE.format(path=change.path)
+            )
+        text = f"{change.path}: was changed since fleet.cdi wrote it; a refresh does not write it"
+        offered = _names_in(change).intersection(chain(*out.values()))
+        if offered or (manifest.record(change.path) and not manifest.wrote_last(change.path, change.after)):
+            told = f"It still offers {', '.join(sorted(offered))}" if offered else "It differs from the wanted spec"
+            stale.append(f"{text}. {told}. To have it as wanted, {WRITE.format(path=change.path)}")
+        else:
+            warnings.append(text)
+    told_before = [text for text in part.warnings if not (stale and text in out)]
+    plan = part.plan._replace(changes=tuple(changes))
+    return part._replace(plan=plan, warnings=(*told_before, *warnings)), "; ".join(stale)
+
+
+def _names_in(change: Change) -> set[str]:
+    """Return the qualified names that the file of a change offers now; none for a file that is not a valid spec."""
+    with suppress(CdiError):
+        spec = codec.read(change.before or b"", change.path).spec
+        return {f"{spec['kind']}={device['name']}" for device in spec["devices"]} if spec else set()
+    return set()
 
 
 def _missing(kind: str, memory: Memory, part: KindPlan) -> list[Missing]:

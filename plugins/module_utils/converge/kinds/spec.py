@@ -20,7 +20,7 @@ from ...runtimes import containers, detect
 from ...safe_text import one_line
 from ...spec import names
 from .. import image, module_diff
-from ..change import Change, Plan
+from ..change import Plan
 from ..holders.granted import GrantedDevices
 from ..host_runtimes import HostRuntimes
 from . import leaving, own_hook
@@ -247,16 +247,11 @@ def _diff(plan: Plan, kinds: Sequence[str]) -> list[dict[str, Any]]:
     Of the inventory show only the devices of `kinds`: others come from other runs, and check mode has none of theirs.
     """
 
-    def shown(content: Optional[bytes], change: Change) -> Any:
-        if change.kind:
-            return module_diff.parsed(content)
+    def of_kinds(content: Optional[bytes]) -> Any:
         listed = _listed(content)
         return {"devices": [device for kind in sorted(kinds) for device in listed.get(kind, ())]}
 
-    return [
-        module_diff.diff(change.path, *(shown(content, change) for content in (change.before, change.after)))
-        for change in plan.changes
-    ]
+    return [module_diff.of_file(change, module_diff.parsed if change.kind else of_kinds) for change in plan.changes]
 
 
 def _listed(content: Optional[bytes]) -> dict[str, list[dict[str, Any]]]:

@@ -59,3 +59,17 @@ def test_content(tmp_path):
     assert documents.content(str(tmp_path / "link"), 10) == b"0123456789"
     with pytest.raises(CdiError, match="a.json: is larger than 0 MiB; expected a smaller file"):
         documents.content(str(path), 9)
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (lambda: {}["state"], "the field 'state' is missing"),
+        (lambda: [].get("state"), "a field has another type, or is unknown"),
+        (lambda: int("x"), "invalid literal for int() with base 10: 'x'"),
+    ],
+)
+def test_why_a_document_is_no_record(build, why):
+    with pytest.raises((AttributeError, KeyError, ValueError)) as caught:
+        build()
+    assert documents.misfit(caught.value) == why

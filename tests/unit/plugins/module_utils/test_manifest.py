@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -121,7 +122,7 @@ class TestAccessList:
 
     def test_of_a_file_in_which_we_set_keys(self, theirs):
         before = self.rights(theirs)
-        keys = dict.fromkeys(("for", "syntax", "created", "keys", "first", "by"), "")
+        keys = {**dict.fromkeys(("for", "syntax", "created", "first", "by"), ""), "keys": []}
         for content, record in ((b"theirs and ours", keys), (b"theirs", None)):
             with locked_manifest(theirs.state_dir) as manifest:
                 manifest.amend(theirs.path, content, record)
@@ -352,20 +353,29 @@ def test_the_manifest_is_saved_once_for_all_files(host, monkeypatch):
 @pytest.mark.parametrize(
     "content, complaint",
     [
-        (b"", "is damaged"),
-        (b'{"version": 1, "files": {"/a": {}}}', "is damaged"),
-        (b"[]", "is damaged"),
-        (b"\xff", "is damaged"),
-        (b'{"version": 1}', "is damaged"),
-        (b'{"version": 1, "files": {}, "directories": "etc"}', "is damaged"),
-        (b'{"version": 1, "files": {}, "directories": ["etc"]}', "is damaged"),
+        (
+            b"",
+            "is damaged: found no JSON (Expecting value: line 1 column 1 (char 0)); expected the JSON",
+        ),
+        (b"\xff", "is damaged: found no JSON ('utf-8' codec can't decode"),
+        (b"[" * 100_000, "is damaged: found no JSON"),
+        (b"[]", "is damaged: found [] (a list); expected a mapping. Restore it"),
+        (b"null", "is damaged: found nothing; expected a mapping"),
+        (b"{}", "is damaged: version: is missing"),
+        (b'{"version": 1}', "is damaged: files: is missing; expected a mapping"),
+        (b'{"version": 1, "files": []}', "is damaged: files: found [] (a list); expected a mapping"),
+        (b'{"version": 1, "files": {"/a": null}}', 'is damaged: files."/a": found nothing; expected a mapping'),
+        (b'{"version": 1, "files": {"/a": {}}}', 'is damaged: files."/a".applied: is missing; expected a list'),
+        (b'{"version": 1, "files": {}, "kinds": {"a": {"gone": 1}}}', "is damaged: kinds.a.directory: is missing"),
+        (b'{"version": 1, "files": {}, "directories": "etc"}', "is damaged: directories: found 'etc' (a text)"),
+        (b'{"version": 1, "files": {}, "directories": ["etc"]}', "is damaged: directories[0]: found 'etc' (a text)"),
         (b'{"version": 2, "files": {}}', "has version 2; this release reads 1"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_stops_everything(host, content, complaint):
     os.makedirs(host.state_dir)
     files.replace(f"{host.state_dir}/manifest.json", content)
-    with pytest.raises(CdiError, match=f"manifest.json: {complaint}"), locked_manifest(host.state_dir):
+    with pytest.raises(CdiError, match=re.escape(f"manifest.json: {complaint}")), locked_manifest(host.state_dir):
         raise AssertionError("it was handed out")
     assert files.read(f"{host.state_dir}/manifest.json").content == content
 

@@ -367,6 +367,21 @@ def test_conflicts_and_errors_are_findings(fleet_cdi, tmp_path):
     assert document["specs"][0]["names"] == ["fleet.cdi/gpu=gpu0"]
 
 
+def test_names_that_older_libraries_read_otherwise(fleet_cdi, tmp_path):
+    (tmp_path / "etc").mkdir(exist_ok=True)
+    path = tmp_path / "etc" / "octal.yaml"
+    path.write_text("""
+cdiVersion: "1.0.0"
+kind: vendor.com/gpu
+devices: [{name: 010, containerEdits: {env: [A=1]}}]
+""")
+    (found,) = json.loads(fleet_cdi("specs", "--json")[1])["specs"]
+    assert (found["names"], found["seen_by"]) == (["vendor.com/gpu=010"], ["1.1.1", "newer"])
+    assert found["seen_otherwise"] == [{"names": ["vendor.com/gpu=8"], "seen_by": ["1.0.0", "1.1.0"]}]
+    line = f"differs: {path}: defines vendor.com/gpu=8 for the CDI library 1.0.0, 1.1.0"
+    assert line in fleet_cdi("specs")[1].splitlines()
+
+
 # --- undo
 
 

@@ -18,7 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
 
-pytestmark = only_where_it_is
+pytestmark = [only_where_it_is, pytest.mark.usefixtures("bare_host")]
 
 NAME = f"{KIND}=null"
 
@@ -54,6 +54,18 @@ def test_out_of_service_and_back(device):
     assert (status, document["devices"]) == (0, [{"id": "mem:null", "disabled": None}])
     assert len(document["changed"]) == 3
     assert device("enable", NAME)[:2] == (0, "mem:null is in service\n")
+
+
+def test_a_spec_that_somebody_changed_still_offers_the_device_and_that_is_no_success(device, tmp_path):
+    path = tmp_path / "etc/test.fleet.cdi-memory.json"
+    path.write_text(path.read_text().replace("1:3", "1:4") + "\n")
+    for _time in range(2):
+        status, out, err = device("disable", NAME, "--reason", "it leaks")
+        assert (status, path.exists(), "left out of the spec" in err) == (1, True, False)
+        assert f"failed: {KIND}: {path}: was changed since fleet.cdi wrote it" in err and f"still offers {NAME}" in err
+        assert out.startswith("mem:null is out of service")
+    path.rename(f"{path}.old")
+    assert device("disable", NAME, "--reason", "it leaks")[0] == 0 and not path.exists()
 
 
 def test_several_devices_as_a_drain_names_them(device):

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import own_hook
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
@@ -20,7 +21,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
 
-pytestmark = only_where_it_is
+NO_HOOK = "no container with such a device would start. Install it first"
+
+pytestmark = [only_where_it_is, pytest.mark.usefixtures("bare_host")]
 
 
 @pytest.fixture
@@ -73,6 +76,12 @@ def test_what_is_missing_is_a_finding_until_it_is_dropped(host):
     assert host() == (0, "Nothing to change.\n", "")
 
 
+def test_beside_a_failure_it_is_not_said_that_nothing_is_to_change(host, monkeypatch):
+    host.want()
+    monkeypatch.setattr(own_hook, "missing_hook", lambda *_given: NO_HOOK)
+    assert host() == (1, "", f"fleet-cdi: failed: {KIND}: {NO_HOOK} [FC1310]\n")
+
+
 def test_the_grace_period_is_an_option(host):
     host.want({"mem:gone": ("gone",)})
     assert host("--grace", "0")[0] == 0
@@ -86,7 +95,7 @@ def test_json(host):
     ((missing),) = document.pop("missing")
     assert missing.pop("since").endswith(" UTC")
     assert missing == {"kind": KIND, "id": "mem:gone", "names": ["gone"], "kept": True}
-    assert document.keys() == {"changed", "failed", "warnings", "check"}
+    assert document.keys() == {"changed", "failed", "warnings", "unmet", "check"}
     assert document["changed"] == [str(host.spec), str(host.inventory)] and document["failed"] == []
 
 

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import page  # tests/harness
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import report
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import managed_files
 
 pytest.importorskip("ansible")  # trees.fleet builds a release as the controller does; hosts have no Ansible
 from ansible_collections.fleet.cdi.tests.unit.trees import fleet
@@ -33,6 +37,24 @@ def test_a_finding_is_told_with_its_page_and_the_next_command(told):
     status, lines = told(known)
     assert status == 1
     assert lines[-3:-1] == ["wanted-gone: fleet.cdi/gpu=7: is wanted and gone [FC3101]", "  next: fleet-cdi refresh"]
+
+
+def test_the_report_that_the_page_shows(told):
+    text = (Path(__file__).resolve().parents[5] / "docs/cli.md").read_text(encoding="utf-8")
+    (shown,) = [block.text.splitlines() for block in page.blocks(text) if "$ fleet-cdi report" in block.text]
+    known = fleet.report(0, 2)
+    for name, one in zip(("full", "zero"), known["devices"]):
+        one.update(kind="vendor.com/memory", names=[name])
+    full, zero = known["devices"]
+    spec = "/etc/cdi/vendor.com-memory.json"
+    full["written"] = ["no", "", []]
+    zero["written"] = ["yes", "", [spec]]
+    zero["promised"] = ["held", "", [{"who": "request 7890 of memory/rule (claims)"}]]
+    zero["openers"] = [{"pid": 30540, "command": "python3.11"}]
+    rule = next(one for one in managed_files.GENERAL if one.name == "spec-changed")  # the first is for specs of devices
+    fleet.finding(known, rule.name, spec, "was changed since fleet.cdi wrote it", rule.next.format(subject=spec), 0)
+    status, lines = told(known)
+    assert (status, lines) == (1, shown[1:])
 
 
 def test_each_device_has_a_mark_and_is_counted_once(told):

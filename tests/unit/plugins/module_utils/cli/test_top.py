@@ -16,11 +16,15 @@ import struct
 import sys
 import termios
 import time
+from pathlib import Path
 
+import page  # tests/harness
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import holder
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import GrantPart, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import top
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.top import Screen, frame, keys, pressed, width_of
@@ -52,6 +56,15 @@ def test_a_whole_frame():
         "!  v.com/gpu=3  unhealthy: ECC\\n\\x1b[2J  -                  -",
         "   v.com/gpu=4  healthy                  -                  pid 3 (nvidia-smi, uid 0)",
     ]
+
+
+def test_the_frame_that_the_page_shows():
+    text = (Path(__file__).resolve().parents[5] / "docs/cli.md").read_text(encoding="utf-8")
+    (shown,) = [block.text.splitlines() for block in page.blocks(text) if "fleet-cdi top --once" in block.text]
+    full = DeviceUse("mem:full", "vendor.com/memory=full", WELL, (), ("pid 812 (python3.11, uid 0)",), False)
+    held = holder(Key("memory", "rule", "7890"), GrantPart("", "claims", "active", {}, (), "", 0.0, 0.0))
+    zero = DeviceUse("mem:zero", "vendor.com/memory=zero", WELL, (held,), (), False)
+    assert shown[1:] == frame(HostUse((full, zero), ()), Screen(), top.WIDEST, 0)
 
 
 @pytest.mark.parametrize(

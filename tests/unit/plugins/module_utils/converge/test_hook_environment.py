@@ -121,7 +121,7 @@ def test_only_runtimes_that_pass_it_on_are_named(tmp_path):
         return list(rule.find(seen._replace(running=view.RunningState(oci_runtimes=runtimes))))
 
     assert found(NEW, CRUN) == []
-    ((path, problem, _name),) = found(OLD, NEW, CRUN)
+    ((path, problem, *_rest),) = found(OLD, NEW, CRUN)
     assert path == str(tmp_path / "a.json")
     assert (
         "'/opt/cdi/bin/cdi-hook' has no env, and runc 1.1.5+ds1 (/usr/sbin/runc) gives it that of the image" in problem

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Change
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_service import UnitsState
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
 from ansible_collections.fleet.cdi.tests.unit import builders
 
 HEADERS = {"before_header": "/etc/a", "after_header": "/etc/a"}
@@ -27,6 +28,13 @@ def test_files(before, after, as_text, as_document):
     change = Change("/etc/a", "", before, after)
     assert module_diff.text(change) == {**HEADERS, "before": as_text[0], "after": as_text[1]}
     assert module_diff.document(change) == {**HEADERS, "before": as_document[0], "after": as_document[1]}
+
+
+@pytest.mark.parametrize(("ours", "told"), [(True, module_diff.TAKEN_OVER), (False, module_diff.CORRECTED)])
+@pytest.mark.parametrize("show", [module_diff.text, module_diff.document])
+def test_a_file_that_stays_the_same_is_no_difference(show, ours, told):
+    part = show(Change("/etc/a", "a.com/tty", codec.encode(spec("a")), codec.encode(spec("a")), ours=ours))
+    assert module_diff.brief(part) == part == {**HEADERS, "prepared": told}
 
 
 def test_units():

@@ -74,6 +74,8 @@ def test_of_several_all_are_named():
         ("/dev/tty1", "/dev/tty14"),
         ("fleet.cdi/tty=tty15", "fleet.cdi/tty=tty14"),
         ("3b:00.1", "3b:00.0"),
+        ("tty99", "tty14"),
+        ("TTY14", "tty14"),
     ],
 )
 def test_a_typo_gets_the_nearest_name(name, near):

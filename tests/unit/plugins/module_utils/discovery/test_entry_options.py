@@ -27,7 +27,11 @@ REFUSED = [
     ({"gpus": {"profile": "drm", "nmae_by": []}}, "did you mean 'name_by'?"),
     (
         {"gpus": {"profile": "drm", "kind": "gpu"}},
-        "kind: found 'gpu' (a text); expected vendor/class, as in fleet.cdi/gpu",
+        "kind: found 'gpu' (a text); expected vendor/class, each of two characters or more, as in fleet.cdi/gpu",
+    ),
+    (
+        {"gpus": {"profile": "drm", "kind": "fleet.cdi/a"}},
+        "kind: found 'fleet.cdi/a' (a text); expected vendor/class, each of two",
     ),
     ({"gpus": {"profile": "drm", "kind": "a.b/cc\n"}}, "kind: found 'a.b/cc\\n'"),
     (

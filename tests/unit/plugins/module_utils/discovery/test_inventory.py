@@ -61,6 +61,8 @@ INVENTORIES = st.builds(
     st.lists(st.builds(Link, TEXT, TEXT, TEXT, st.integers(0), st.sampled_from([0.0, 25.5])), max_size=2).map(tuple),
 )
 
+MISFIT = "is damaged (a field has another type, or is unknown)"
+
 
 @given(INVENTORIES)
 def test_round_trip(tmp_path_factory, found):
@@ -92,18 +94,18 @@ def changed(**changes):
         ("", "is damaged"),
         (inventory.render(inventory.Inventory((DEVICE,)), BOOT).decode()[:-9], "is damaged"),
         ("\xff", "is damaged"),
-        ("[]", "is damaged (ValueError: found version None, expected 3)"),
-        (changed(version="1"), "is damaged (ValueError: found version '1', expected 3)"),
-        (changed(version=True), "is damaged (ValueError: found version True, expected 3)"),
+        ("[]", "is damaged (found version None, expected 3)"),
+        (changed(version="1"), "is damaged (found version '1', expected 3)"),
+        (changed(version=True), "is damaged (found version True, expected 3)"),
         (changed(version=4), "found version 4 of a newer release, expected 3"),
         (changed(boot_id="other"), f"was written in boot 'other', but this is boot '{BOOT}'"),
         (changed(devices=None), "is damaged"),
         (changed(devices=[1]), "is damaged"),
-        (changed(kinds=[{}]), "is damaged (TypeError"),
-        (changed(links=[{"a": "b"}]), "is damaged (TypeError"),
-        (changed(devices=[{}]), "is damaged (TypeError"),
-        (changed(devices=[{**WHOLE["devices"][0], "colour": "red"}]), "is damaged (TypeError"),
-        (changed(devices=[{**WHOLE["devices"][0], "nodes": [{"path": "/dev/null"}]}]), "is damaged (TypeError"),
+        (changed(kinds=[{}]), MISFIT),
+        (changed(links=[{"a": "b"}]), MISFIT),
+        (changed(devices=[{}]), MISFIT),
+        (changed(devices=[{**WHOLE["devices"][0], "colour": "red"}]), MISFIT),
+        (changed(devices=[{**WHOLE["devices"][0], "nodes": [{"path": "/dev/null"}]}]), MISFIT),
     ],
 )
 def test_refused(tmp_path, text, words):

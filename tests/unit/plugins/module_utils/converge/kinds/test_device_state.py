@@ -101,6 +101,8 @@ def test_a_file_that_the_manifest_does_not_know_any_more_is_ours_all_the_same(pl
     os.unlink(os.path.join(places.state_dir, "manifest.json"))
     change(places, "misc:tun", "broken")
     assert sorted(device_state.read_disabled(places.state_dir)) == ["misc:fuse", "misc:tun"]
+    assert undo(places.state_dir).kept == ()
+    assert device_state.read_disabled(places.state_dir) == {}
 
 
 def test_check_mode_says_what_follows_and_does_nothing(places):
@@ -120,6 +122,23 @@ def test_a_new_reason_keeps_what_is_there_but_the_reason(places):
     change(places, "misc:fuse", "broken")
     done = change(places, "misc:fuse", "really broken", now=NOW + 60)
     assert (done.before.reason, done.after.reason) == ("broken", "really broken")
+
+
+def test_a_spec_that_somebody_changed_is_not_as_decided(places):
+    """Of the module too: it fails, and names what repairs it. Kinds of other devices don't count."""
+    path = Path(os.path.dirname(places.inventory), "cdi/fleet.cdi-misc.json")
+    path.write_text(path.read_text().replace('"fuse"', '"mine"'))
+    done = change(places, "misc:tun", "broken")
+    assert done.after and len(done.unmet) == 1 and f"still offers {KIND}=tun" in done.unmet[0]
+    options = {"device": "misc:tun", "state": "disabled", "reason": "broken", "until": None, "prefix": "/none"}
+    more = {"device_list": places.inventory, "state_dir": places.state_dir, "release": None}
+    result, warnings = device_state.answer({**options, **more}, check=False)
+    assert result["failed"] and "ansible-playbook fleet.cdi.provision" in result["msg"]
+    assert not any("still offers" in text for text in warnings)
+    report = done.report._replace(unmet=("vendor.com/other",), failed=("vendor.com/other: broken",))
+    devices = device_state.listed_devices(places.inventory)[0]
+    assert device_state._unmet(report, ["misc:tun"], devices) == ()
+    assert device_state._unmet(report, ["misc:gone"], devices) == report.failed
 
 
 def test_the_last_one_may_go(places):

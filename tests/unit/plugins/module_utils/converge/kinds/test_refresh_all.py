@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import converge_kinds, plan_kind, refresh_all
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
@@ -159,8 +160,58 @@ class TestTrouble:
         host.insert(2)
         done = host.refresh()
         assert host.spec_path.read_text() == "{}"
-        assert any("was changed since fleet.cdi wrote it" in text for text in done.warnings)
+        [told] = done.failed
+        assert told.startswith(f"{KIND}: {host.spec_path}: was changed since fleet.cdi wrote it; a refresh does not")
+        assert "It differs from the wanted spec. To have it as wanted, run the provisioning again" in told
+        assert done.unmet == (KIND,) and not any("was changed since" in text for text in done.warnings)
         assert set(host.listed()) == {id_of(1), id_of(2)}
+        host.spec_path.rename(f"{host.spec_path}.old")  # as the message says
+        assert host.refresh().failed == () and host.spec() == {**CARD1, **CARD2}
+
+    def test_a_change_by_somebody_alone_is_a_warning(self, host):
+        host.insert(1)
+        host.refresh()
+        host.edit("0000:00:01.0", "mine")
+        for _time in range(2):
+            done = host.refresh()
+            assert done.failed == done.changed == ()
+            assert [text for text in done.warnings if "was changed since fleet.cdi wrote it" in text]
+        assert set(host.spec()) == {"0", "mine"}
+
+    def test_a_change_to_what_is_wanted_is_taken_over(self, host):
+        """Somebody did by hand what the message asks for."""
+        host.insert(1)
+        host.refresh()
+        one = host.spec_path.read_bytes()
+        host.insert(2)
+        host.refresh()
+        host.remove(2)
+        host.spec_path.write_bytes(one.replace(b'"0"', b'"00"'))
+        assert host.refresh(grace=0).failed
+        host.spec_path.write_bytes(one)
+        done = host.refresh(grace=0)
+        assert (done.failed, done.unmet, host.spec()) == ((), (), CARD1)
+
+    def test_a_device_out_of_service_that_a_changed_spec_offers_is_not_said_to_be_left_out(self, host):
+        host.insert(1, 2)
+        host.refresh()
+        host.edit("0", "mine")
+        out = {id_of(2): Disabled("broken", "now")}
+        done = host.refresh(disabled=out)
+        names = f"{KIND}=0000:00:02.0, {KIND}=1"
+        assert len(done.failed) == 1 and f"It still offers {names}. To have" in done.failed[0]
+        assert not any("is left out of the spec" in text for text in done.warnings)
+        assert host.listed()[id_of(2)][1].state == "reserved"
+
+    def test_a_device_that_somebody_put_back_fails_although_nothing_else_is_wanted(self, host):
+        host.insert(1, 2)
+        host.refresh()
+        both = host.spec_path.read_bytes()
+        out = {id_of(2): Disabled("broken", "now")}
+        assert host.refresh(disabled=out).failed == ()
+        assert host.spec() == CARD1
+        host.spec_path.write_bytes(both.replace(b'"0"', b'"mine"'))
+        assert "It still offers" in host.refresh(disabled=out).failed[0]
 
     def test_a_read_of_the_spec_that_fails_once_costs_no_entry(self, host):
         """World 500175: the entry of a granted card that was pulled out was not kept, and never came back."""

@@ -59,8 +59,10 @@ class TestAbsent:
         assert node.uninstall(str(kubelet)) == ({"changed": False, "diff": [], "instance": None}, [])
 
     @pytest.fixture
-    def undone(self, node, monkeypatch):
+    def undone(self, node, tmp_path, monkeypatch):
         """`fleet-cdi undo` on this node."""
+        monkeypatch.setattr(undo_room, "RUN_DIR", str(tmp_path / "run"))
+        monkeypatch.setattr(undo_room, "KUBELET", str(tmp_path / "no kubelet"))
         stop, forget, this = service.stop, service.forget, service.ServiceHost(node.run, lambda: True)
         monkeypatch.setattr(service, "stop", lambda host=this: stop(host))
         monkeypatch.setattr(service, "forget", lambda host=this: forget(host))

@@ -88,6 +88,7 @@ def test_a_new_release_starts_beside_the_old_one_which_stops_when_the_kubelet_ha
     assert node.install()["instance"] == "a", "and the other way round"
 
 
+@pytest.mark.usefixtures("bare_host")
 def test_check_mode_says_so_before_the_new_release_is_there(node, monkeypatch):
     unit = UNIT._replace(state_dir=node.state_dir)
     node.install(unit)
