@@ -18,7 +18,10 @@ EXPLANATIONS = (
             "A file of the code under /opt/cdi is missing or is not the one that was installed, or the command's "
             "link is."
         ),
-        why="Root runs this code. The answer of a changed doctor can't be trusted either, so its exit code is 2.",
+        why=(
+            "Root runs this code. The answer of a changed doctor can't be trusted either, so its exit code is 2. "
+            "A link that is gone or changed does no harm: then it is 1."
+        ),
         do="",
         more="ls -l /opt/cdi/lib",
         rules=(
@@ -343,5 +346,24 @@ EXPLANATIONS = (
         do="",
         more="ls -Z /opt/cdi/bin/",
         rules=("selinux-label",),
+    ),
+    Explanation(
+        id="FC3022",
+        title="A claim is damaged or does not agree with this host",
+        messages=(),
+        means=(
+            "The file of a claim or its spec is missing, damaged or changed, or the ledger, a device node or the spec "
+            "of a device does not have what the claim says. `fleet-cdi claim check` finds the same."
+        ),
+        why="A container that asks for the claim does not start, or another claim could get the device.",
+        do="",
+        more="fleet-cdi claim check",
+        rules=(
+            "claims-unread",
+            "claim-damaged",
+            "claim-over",
+            "claim-lost",
+            "claim-outdated",
+        ),
     ),
 )

@@ -60,7 +60,7 @@ def broken(error):
     more = f" (and {len(changed) - 1} more)" if changed[1:] else ""
     print(
         f"fleet-cdi: {changed[0]}{more}: was changed or removed since the release was installed, which can't run now "
-        f"({type(error).__name__}: {error}). Install it again: `ansible-playbook fleet.cdi.provision`.",
+        f"({type(error).__name__}: {error}). Install it again: `ansible-playbook fleet.cdi.provision`. [FC1766]",
         file=sys.stderr,
     )
     return 2

@@ -180,4 +180,40 @@ EXPLANATIONS = (
         do="Discover again, and repeat the command. If the discovery fails, its message says why.",
         more="fleet-cdi refresh",
     ),
+    Explanation(
+        id="FC1162",
+        title="The command line is wrong",
+        messages=("wrong use: *",),
+        means="A verb, an option or an operand is unknown, missing or one too many.",
+        why="A command that guesses could change another thing than the one that is meant.",
+        do="Read the usage in the lines above the message. Each verb has its own help, as `fleet-cdi claim --help`.",
+        more="fleet-cdi --help",
+    ),
+    Explanation(
+        id="FC1163",
+        title="The kernel does not keep a command from other devices",
+        messages=(
+            "can be opened, so the kernel does not keep the command from devices that it was not granted",
+            "; expected that the kernel refuses it",
+        ),
+        means=(
+            "`claim exec` opens a device that was not granted before it starts the command. The kernel must refuse "
+            "that. It did not, or the device is not there to try."
+        ),
+        why="The command could use devices of others, and the claim would be worth nothing.",
+        do=(
+            "Run the command in a container with the claim. In a container without rights over its cgroup, the limit "
+            "of systemd has no effect."
+        ),
+        more="systemctl --version",
+    ),
+    Explanation(
+        id="FC1164",
+        title="The command of claim exec does not start",
+        messages=(": is not a program of this host", ": can't be started: *"),
+        means="The claim was granted, and its command could not be started. The claim was given back.",
+        why="There is nothing to run.",
+        do="Give a program with its path, or one on the PATH of root. It must be executable.",
+        more="fleet-cdi claim list",
+    ),
 )

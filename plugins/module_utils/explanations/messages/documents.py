@@ -66,7 +66,7 @@ EXPLANATIONS = (
         id="FC1054",
         title="A document of fleet.cdi is damaged",
         messages=(
-            "is damaged (*); expected the JSON that fleet.cdi wrote",
+            "is damaged: *. Restore it, or move it away and",
             "is damaged (*); expected the claim that fleet-cdi wrote",
             "is damaged (*); expected the pod that fleet-cdi wrote",
         ),
@@ -99,7 +99,7 @@ EXPLANATIONS = (
         messages=(
             "is not a report (*); expected a report.json of playbook fleet.cdi.report",
             ": found * of version *; expected * of version *",
-            "is damaged (*: *)",
+            "is damaged (*); expected a report.json of playbook fleet.cdi.report",
         ),
         means="The variable that names an earlier report names another file, or a report of another release.",
         why="Two reports can be compared only if both have the same format.",

@@ -153,7 +153,7 @@ EXPLANATIONS = (
     Explanation(
         id="FC1010",
         title="A new file would replace one",
-        messages=("found a file; expected a new name. Choose another one, or remove the file.",),
+        messages=("; expected a new name. Choose another one, or remove it.",),
         means="The support archive is written to a new file only, and a file with this name exists.",
         why="Root does not overwrite a file that was named by mistake.",
         do="Choose another name with `--output`, or remove the file.",

@@ -209,4 +209,13 @@ EXPLANATIONS = (
         ),
         more="cat /etc/systemd/system/fleet-cdi-refresh.service",
     ),
+    Explanation(
+        id="FC1766",
+        title="A changed file keeps the release from running",
+        messages=("was changed or removed since the release was installed, which can't run now",),
+        means="The command could not start. The message names the first file that differs from what was installed.",
+        why="The release runs from these files, so what it would do now is not known.",
+        do="Install the release again. If nobody here changed the file, find out who did: it is root's.",
+        more="ansible-playbook fleet.cdi.provision",
+    ),
 )

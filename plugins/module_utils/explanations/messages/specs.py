@@ -50,6 +50,7 @@ EXPLANATIONS = (
         messages=(
             "it is already provided by *. Let on_foreign_kind be",
             "fleet.cdi wrote this, but * does not know it",
+            "fleet.cdi wrote this, and * does not know it any more. It is taken over",
             "makes room for ours. To keep it away:",
             "is provided by * (*); no spec of ours is written",
         ),
@@ -57,7 +58,7 @@ EXPLANATIONS = (
         why="Two specs of one kind conflict: a runtime then resolves no device that both define.",
         do=(
             "Choose: `on_foreign_kind: use` serves the other file, `replace` puts ours in its place. Or choose "
-            "another kind."
+            "another kind. A file that is taken over needs nothing: its manifest was lost, and it is in the new one."
         ),
         more="fleet-cdi specs",
     ),
@@ -77,7 +78,7 @@ EXPLANATIONS = (
         id="FC1306",
         title="Devices are held",
         messages=(
-            "Give the devices back (DEL, or `fleet-cdi grants gc`) and remove the containers, or let on_held be",
+            "Give the devices back (`fleet-cdi claim del` for claims; DEL, or `fleet-cdi grants gc`) and",
             "Give the devices back first, or let on_held be",
             "Remove them, or let on_held be 'keep' or 'drop'",
             "name files that do not exist: *",
@@ -125,8 +126,9 @@ EXPLANATIONS = (
             "can't be resolved: * both define it; remove it from one",
             "no spec in * is of the kind *; found",
             "no spec defines this device; of its kind there is",
+            "CDI library * does not resolve it, only",
         ),
-        means="A qualified name is in no valid spec of this host.",
+        means="A qualified name is in no valid spec of this host, or only in one that older runtimes read.",
         why="All devices of a request are given, or none.",
         do="Look for a spelling error, an invalid spec, or two specs with the same name.",
         more="fleet-cdi specs",

@@ -15,7 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.needed_by import
 
 PREFIX = "/opt/cdi"
 FILE = {"applied": [None], "kind": "", "by": "device_plugin_config", "prior": None}
-KEYS = {"for": "docker", "syntax": "json", "created": False, "keys": {}, "first": {}, "by": "runtime"}
+KEYS = {"for": "docker", "syntax": "json", "created": False, "keys": [], "first": {}, "by": "runtime"}
 KIND = {
     "wanted": {"entries": {}, "by": "cdi_host"},
     "directory": "/etc/cdi",
@@ -70,6 +70,7 @@ def test_a_message_names_some():
     assert said(needs) == "/0, /1, /2, /3, /4 and 3 more"
 
 
+@pytest.mark.usefixtures("bare_host")
 class TestRemoval:
     """Of a release that is still needed, or not."""
 
