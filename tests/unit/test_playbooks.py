@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,17 @@ def test_a_play_that_goes_on_for_all_hosts_together_has_a_strategy_of_its_own(pl
             task for task in play["tasks"] if task.get("run_once") and "validate_argument_spec" not in str(task)
         ]
         assert not together or play.get("strategy") == "ansible.builtin.linear", play["name"]
+
+
+@pytest.mark.parametrize("option", ["--tags", "--skip-tags"])
+@pytest.mark.parametrize("playbook", ["remove", "upgrade"])
+def test_a_playbook_without_parts_refuses_their_tags(tmp_path: Path, playbook: str, option: str) -> None:
+    """With --tags it did nothing and ended green; with --skip-tags it removed also what it was told to leave."""
+    program = Path(sys.executable).parent / "ansible-playbook"
+    command = [program, "-i", "nowhere.invalid,", f"fleet.cdi.{playbook}", option, "specs,mine"]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert f"{option}: found specs; expected no part of a host, because fleet.cdi.{playbook} takes all" in done.stdout
 
 
 def sent(question: dict[str, Any]) -> bool:
