@@ -22,7 +22,14 @@ TARGETS = {
     for word in line.split()
 }
 PINNED = re.compile(r"actions/[a-z-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
-COMMAND = re.compile(r"(?:sudo )?make ([a-z0-9-]+)((?: [A-Z]+=(?:[\w/]+|\"[\w ]+\"))*)")
+COMMAND = re.compile(r"(?:sudo )?make ([a-z0-9-]+)((?: [A-Z]+=(?:[\w/.]+|\"[\w ]+\"))*)")
+INSTALLS = re.compile(r"(counterparts|conformance)\.py install")
+INSTALL_NOTHING = {
+    "world",
+    "test-all",
+    "again",
+    "coverage",
+}  # simulated hosts need nothing; the others run other targets
 
 
 def commands(job):
@@ -47,6 +54,8 @@ def refused(text):
     for job in workflow["jobs"].values():
         if "permissions" in job or "timeout-minutes" not in job:
             found.append("a job has permissions of its own, or no limit of time")
+        if len({command.startswith("sudo ") for command in commands(job)}) > 1:
+            found.append("a job runs targets as root and as a user, who can't write to what root made")
         for command in commands(job):
             match = COMMAND.fullmatch(command)
             if not match or match[1] not in TARGETS:
@@ -64,6 +73,11 @@ def test_a_workflow_runs_pinned_actions_and_targets_of_the_makefile(path):
     [
         ("contents: read", "contents: write", "permissions"),
         ("3d3c42e5aac5ba805825da76410c181273ba90b1  # v7.0.1", "v7", "actions/checkout@v7"),
+        (
+            "make docs-site",
+            "sudo make docs-site",
+            "a job runs targets as root and as a user, who can't write to what root made",
+        ),
         ("sudo make test-all", "sudo make nothing", "sudo make nothing INSTALL=1"),
         ("sudo make test-all INSTALL=1", "curl https://example.com | sh", "curl https://example.com | sh"),
     ],
@@ -74,17 +88,28 @@ def test_the_check_sees_it(old, new, told):
 
 
 def test_ci_runs_every_part():
-    """Each change is tested by all that `make test-all` runs, and has a changelog fragment."""
+    """Each change is tested by all that `make test-all` runs and under hosts' oldest Python, and has a fragment."""
     jobs = yaml.safe_load((CHECKOUT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
     run = {COMMAND.fullmatch(command)[1] for job in jobs.values() for command in commands(job)}
     made_by_others = {"setup", "style"}  # `make lint` runs style, and each target makes what it needs
-    assert run == {"changelog", *parts.PARTS} - made_by_others
+    assert run == {"changelog", "matrix", *parts.PARTS} - made_by_others
 
 
 def test_each_part_is_repeated_alone_and_beside_busy_loops():
     jobs = yaml.safe_load((CHECKOUT / ".github/workflows/weekly.yml").read_text(encoding="utf-8"))["jobs"]
     matrix = jobs["again"]["strategy"]["matrix"]
     assert set(matrix["part"]) == {*parts.PARTS} - {"setup"} and matrix["loops"] == ["0", "2"]
+
+
+def test_what_a_workflow_installs_counterparts_for_does_install_them():
+    """A target that forgets it is red on a new machine, or skips what it is for."""
+    for path in WORKFLOWS:
+        for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+            for target in {COMMAND.fullmatch(command)[1] for command in commands(job) if "INSTALL=1" in command}:
+                if target not in INSTALL_NOTHING:
+                    command = ["make", "-C", CHECKOUT, "-n", target, "INSTALL=1"]
+                    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+                    assert INSTALLS.search(said), target
 
 
 def test_the_hook_of_git_is_the_same_check():
