@@ -4,7 +4,7 @@
 """`make world`: run worlds, and print what they had as one JSON object.
 
 main.py                     worlds from SEED (1) on, until they had DAYS (10,000) host-days; without these two
-                                variables then also each control, in the world that finds it
+                                variables then also each control, in the world that finds it, and one world twice
 main.py trace               one world of SEED, with its trace
 main.py controls            each defect of controls.py put back: how many worlds it took to find it
 """
@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
             return run_controls(base, SEED)
         red = worlds(base)
         if not (os.environ.get("SEED") or os.environ.get("DAYS")):
-            red += check_controls(base)
+            red += check_controls(base) + check_repeated(base)
         return int(red > 0)
 
 
@@ -77,6 +77,18 @@ def trace(base: Path) -> int:
     print("\n".join(world.trace))
     print(f"digest {world.digest()}")
     return 0
+
+
+def check_repeated(base: Path) -> int:
+    """Run the world of SEED twice. Returns 1 if it was not the same: then chance or a real clock plays a part in it."""
+    digests = set()
+    for _time in range(2):
+        world = World(SEED, base / "host")
+        with suppress(Broken):
+            world.live(LIFE)
+        digests.add(world.digest())
+    print(json.dumps({"repeated": SEED, "same": len(digests) == 1}), flush=True)
+    return len(digests) - 1
 
 
 def worlds(base: Path) -> int:
