@@ -58,7 +58,8 @@ def write_new(path: str, content: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     except FileExistsError:
-        raise CdiError(f"{path}: found a file; expected a new name. Choose another one, or remove the file.") from None
+        found = "a link" if os.path.islink(path) else "a directory" if os.path.isdir(path) else "a file"
+        raise CdiError(f"{path}: found {found}; expected a new name. Choose another one, or remove it.") from None
     except OSError as error:
         raise documents.failed("write", path, error) from None
     try:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils import documents
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import FORMAT, VERSION, unmarked
 
@@ -47,7 +48,9 @@ def compare_reports(old: Mapping[str, Any], new: Mapping[str, Any], name: str = 
     try:
         before = _devices(old)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise CdiError(f"{name}: is damaged ({type(error).__name__}: {error})") from None
+        raise CdiError(
+            f"{name}: is damaged ({documents.misfit(error)}); expected a report.json of playbook fleet.cdi.report"
+        ) from None
     after = _devices(new)
     return [change for host in after if host in before for change in _changes(host, before[host], after[host])]
 

@@ -4,7 +4,8 @@
 """Become a command, after a look that the kernel refuses devices to this process: the last step of device_scope.py.
 
 systemd accepts DeviceAllow= also where the kernel or a container does not apply it. So this opens one device that is
-not allowed. A program of its own, because it runs after systemd-run: `limited_command.py PROBE COMMAND...`
+not allowed. A program of its own, because it runs after systemd-run: `limited_command.py PROBE COMMAND...`. It imports
+nothing of ours, so the ids of its messages are in their texts.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ def main(probe: str, command: list[str]) -> int:
     except PermissionError:
         pass
     except OSError as error:
-        return _failed(NOT_LIMITED, f"{probe}: {error.strerror}; expected that the kernel refuses it")
+        return _failed(NOT_LIMITED, f"{probe}: {error.strerror}; expected that the kernel refuses it [FC1163]")
     else:
         return _failed(
             NOT_LIMITED,
             f"{probe} can be opened, so the kernel does not keep the command from devices that it was not granted. Run "
-            "it in a container with the claim.",
+            "it in a container with the claim. [FC1163]",
         )
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would pass that on
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        return _failed(NOT_FOUND, f"{command[0]}: not found")
+        return _failed(NOT_FOUND, f"{command[0]}: is not a program of this host [FC1164]")
     except OSError as error:
-        return _failed(NOT_EXECUTABLE, f"{command[0]}: {error.strerror}")
+        return _failed(NOT_EXECUTABLE, f"{command[0]}: can't be started: {error.strerror} [FC1164]")
 
 
 def _failed(status: int, why: str) -> int:

@@ -211,15 +211,18 @@ def test_the_file_is_new_and_only_for_its_owner(host, tmp_path):
     before = path.read_bytes()
     assert "found a file; expected a new name" in host("--output", str(path))[2] and path.read_bytes() == before
     (tmp_path / "link").symlink_to(tmp_path / "victim")
+    for name, found in (("link", "a link"), (".", "a directory")):
+        assert f"found {found}; expected a new name" in host("--output", str(tmp_path / name))[2]
     assert host("--output", str(tmp_path / "link"))[0] == 2 and not (tmp_path / "victim").exists()
 
 
 def test_every_member_can_be_made(tmp_path):
     """On an empty host: what fails is what the host lacks."""
-    places = Layout(str(tmp_path / "state"), str(tmp_path / "i.json"), prefix=str(tmp_path), spec_dirs=(str(tmp_path),))
+    state, device_list, plugin_config = (str(tmp_path / name) for name in ("state", "i.json", "plugin.json"))
+    places = Layout(state, device_list, prefix=str(tmp_path), spec_dirs=(str(tmp_path),), plugin_config=plugin_config)
     found = members.collect(places, lambda words: main(words, "", places._asdict()))
     failed = {one.name: one.left_out for one in found if one.left_out and one.name not in members.COMMANDS}
-    assert set(failed) - {"plugin-config.json"} == {"manifest.json", "inventory.json", "devices.json"}
+    assert set(failed) == {"manifest.json", "inventory.json", "devices.json", "plugin-config.json"}
     assert all("No such file" in why or "does not exist" in why for why in failed.values())
     assert [one.name for one in found] == [one.name for one in members.members()]
 

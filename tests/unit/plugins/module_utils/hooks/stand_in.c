@@ -16,12 +16,22 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+static int touched(void *memory, size_t size)
+{
+    if (memory == MAP_FAILED || !memory)
+        return 1;
+    memset(memory, 1, size);
+    return 0;
+}
 
 static int files(void)
 {
@@ -30,7 +40,8 @@ static int files(void)
     if (handle < 0 || write(handle, "text", 4) != 4 || lseek(handle, 0, SEEK_SET) || read(handle, text, 4) != 4)
         return 1;
     return fchmod(handle, 0644) || fsync(handle) || rename("/new", "/newer") || symlink("a", "/link") || unlink("/link")
-        || access("/hidden/file", R_OK) || !mmap(0, 4096, PROT_READ, MAP_SHARED, handle, 0);
+        || access("/hidden/file", R_OK) || mmap(0, 4096, PROT_READ, MAP_SHARED, handle, 0) == MAP_FAILED
+        || touched(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
 }
 
 static int by_handle(const char *hex)
@@ -48,14 +59,6 @@ static int by_handle(const char *hex)
     return found < 0 || read(found, text, sizeof text) <= 0;
 }
 
-static int touched(void *memory, size_t size)
-{
-    if (memory == MAP_FAILED || !memory)
-        return 1;
-    memset(memory, 1, size);
-    return 0;
-}
-
 static int large_file(void)
 {
     static char block[1 << 20];
@@ -67,13 +70,26 @@ static int large_file(void)
     return 0;
 }
 
-/* Tell the sets of capabilities: effective, permitted and inheritable, for numbers up to 31, then for the others. */
+/* A dump of its memory goes where the kernel's core_pattern says: to a program of the host, perhaps. */
+static int core_dump(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_CORE, &limit) || !limit.rlim_max;
+}
+
+/* Tell the sets of capabilities: effective, permitted and inheritable, for numbers up to 31, then for the others. And
+ * the bounding set. */
 static int capabilities(void)
 {
     unsigned int header[2] = {0x20080522, 0}, sets[6];
+    unsigned long long bounding = 0;
+    int number;
     if (syscall(SYS_capget, header, sets))
         return 1;
-    return printf("%x %x %x, %x %x %x\n", sets[0], sets[1], sets[2], sets[3], sets[4], sets[5]) < 0;
+    for (number = 0; number < 64; number++)
+        bounding |= (unsigned long long)(prctl(PR_CAPBSET_READ, number, 0, 0, 0) == 1) << number;
+    printf("%x %x %x, %x %x %x", sets[0], sets[1], sets[2], sets[3], sets[4], sets[5]);
+    return printf("; %llx\n", bounding) < 0;
 }
 
 int main(int count, char **words)
@@ -107,6 +123,7 @@ int main(int count, char **words)
     IS("private map") touched(mmap(0, large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), large);
     IS("shared map") touched(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), 4096);
     IS("large file") large_file();
+    IS("core dump") core_dump();
     IS("host") (access(argument, F_OK) != 0);
     IS("environment") (getenv("SECRET") == 0);
     IS("descriptor") (fcntl(atoi(argument), F_GETFD) < 0);

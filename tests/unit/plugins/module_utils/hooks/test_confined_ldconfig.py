@@ -29,6 +29,7 @@ HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
 }
+NEWER = {"fchmodat2": "452"}  # Linux 6.6, arch/x86/entry/syscalls/syscall_64.tbl; the same on all machines
 # Attack -> what it is aimed at, of the names that `aims` has.
 ATTACKS = {
     "handle": "handle",
@@ -56,12 +57,24 @@ ATTACKS = {
     "private map": "",
     "shared map": "",
     "large file": "",
+    "core dump": "",
     "host": "secret",
     "environment": "",
     "descriptor": "descriptor",
 }
 # What an attack shows only in a place of its own, or would leave behind on the machine.
-NOT_OUTSIDE = ("mount", "unmount", "node", "chroot", "owner", "host name", "shared memory", "large file", "handle")
+NOT_OUTSIDE = (
+    "mount",
+    "unmount",
+    "node",
+    "chroot",
+    "owner",
+    "host name",
+    "shared memory",
+    "large file",
+    "core dump",
+    "handle",
+)
 
 # What harms no one outside (sockets of an empty network, say), and what only the list of system calls stops.
 LEFT_TO_SECCOMP = (
@@ -160,7 +173,7 @@ def test_it_keeps_two_capabilities(caged, monkeypatch):
     monkeypatch.setattr(seccomp, "supported", lambda: False)  # the list does not have capget(2)
     dac_override, fowner = 1 << 1, 1 << 3  # linux/capability.h
     kept = f"{dac_override | fowner:x}"
-    assert caged("capabilities") == (0, f"{kept} {kept} 0, 0 0 0\n")
+    assert caged("capabilities") == (0, f"{kept} {kept} 0, 0 0 0; {kept}\n")
 
 
 def test_a_file_handle_opens_what_is_elsewhere_for_root(stand_in, aims, bundle):
@@ -173,6 +186,23 @@ def test_a_file_handle_opens_what_is_elsewhere_for_root(stand_in, aims, bundle):
 def test_files_of_the_container_are_at_hand(caged, bundle):
     assert caged("files") == (0, "")
     assert (bundle.root / "newer").read_text() == "text"
+
+
+def test_files_behind_a_link_that_is_named_as_the_kernels_are_left_alone(bundle, stand_in):
+    bundle.fill({"hidden/file": "text", "proc": {"link": "hidden"}, "sys": {"link": "/hidden"}})
+    program, root = confined_ldconfig.copy(str(stand_in)), os.fsencode(bundle.root)
+    assert confined_ldconfig.run(program, ["ldconfig", "files"], root, os.stat(root), SECONDS) == (0, "")
+
+
+def test_a_root_that_is_made_writable_has_no_devices_and_no_set_user_ids(bundle):
+    code = "import os, sys; sys.path.insert(0, sys.argv[1]); "
+    code += "from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined_ldconfig; "
+    code += "confined_ldconfig.make_writable(sys.argv[2].encode()); print(os.statvfs(sys.argv[2]).f_flag)"
+    mounted = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    words = [sys.executable, "-c", code, str(COLLECTIONS.parent), str(bundle.root)]
+    command = ["unshare", "--mount", "sh", "-c", mounted, "sh", str(bundle.root), *words]
+    flags = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert flags & (os.ST_RDONLY | os.ST_NOSUID | os.ST_NODEV) == os.ST_NOSUID | os.ST_NODEV
 
 
 def test_it_ends_with_its_processor_time(caged):
@@ -244,7 +274,8 @@ def test_it_ends_with_whoever_waits_for_it(bundle, stand_in):
 def test_numbers_of_system_calls_are_those_of_the_kernel(machine):
     if not HEADERS[machine].exists():
         pytest.skip(f"no {HEADERS[machine]}")
-    found = dict(re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)", HEADERS[machine].read_text(), re.MULTILINE))
+    told = re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)", HEADERS[machine].read_text(), re.MULTILINE)
+    found = {**NEWER, **dict(told)}
     column = list(seccomp.ARCHITECTURES).index(machine)
     numbers = {**{name: row[column] for name, row in seccomp.CALLS.items()}, "mmap": seccomp.MMAP[machine]}
     alias = {"newfstatat": "fstatat"} if machine == "aarch64" else {}  # the names of its table's own

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import container_root
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.container_root import ContainerRoot
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 
@@ -145,6 +146,24 @@ def test_only_files_and_directories_are_opened(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(HookError, match="/fifo: is not a file of the container"):
         ContainerRoot(os.fsencode(tmp_path)).read("/fifo")
+
+
+def test_forty_links_lead_to_a_file_and_no_more(tmp_path):
+    (tmp_path / "0").write_text("text")
+    for number in range(1, 42):
+        (tmp_path / str(number)).symlink_to(str(number - 1))
+    inside = ContainerRoot(os.fsencode(tmp_path))
+    assert inside.read("/40") == "text"
+    with pytest.raises(HookError, match="/41: more than 40 symlinks lead to it, perhaps in a circle"):
+        inside.read("/41")
+
+
+def test_what_another_one_put_at_the_name_of_the_new_file_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(container_root, "_temporary", lambda: "new")
+    (tmp_path / "new").write_text("theirs")
+    with pytest.raises(FileExistsError):
+        ContainerRoot(os.fsencode(tmp_path)).write("/file", "ours")
+    assert (tmp_path / "new").read_text() == "theirs"
 
 
 def test_a_link_does_not_lead_as_deep_as_it_likes(tmp_path):

@@ -193,7 +193,7 @@ def elf(note):
     names = b"\0.shstrtab\0.note.cuda.fwd_compatibility\0"
     owner, text = b"NVIDIA Corporation\0", (note or "").encode()
     body = len(owner).to_bytes(4, "little") + len(text).to_bytes(4, "little") + b"\1\0\0\0"
-    body += owner + b"\0" * (-len(owner) % 8) + text
+    body += owner + b"\0" * (-len(owner) % 8) + text + b"another note"
     parts = [(1, 3, names), *([] if note is None else [(11, 7, body)])]
     table, content = bytes(64), b""
     for name, type_, held in parts:

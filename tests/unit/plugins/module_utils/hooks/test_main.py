@@ -21,7 +21,7 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.state import loads
 
-from .conftest import tree
+from .conftest import COLLECTIONS, tree
 
 TABLE = yaml.safe_load(Path(__file__).with_name("main.yml").read_text(encoding="utf-8"))
 DONE = [case for name in ("links", "modes", "profile", "words") for case in TABLE[name]]
@@ -133,10 +133,26 @@ def test_it_does_not_wait_for_ever(bundle, blocked):
         assert (running.returncode, running.stderr.read()) == (1, f"cdi-hook: {said}\n")
 
 
+def test_a_state_that_is_too_large(bundle):
+    done = bundle.run("createContainer", "--link", "a::/b", state=" " * (4 << 20) + "{}")
+    assert done.returncode == 1 and "standard input: is larger than 4 MiB; expected a JSON object" in done.stderr
+
+
+def test_an_error_that_nobody_foresaw_is_one_line():
+    code = "import sys; sys.path.insert(0, sys.argv[1]); "
+    code += "from ansible_collections.fleet.cdi.plugins.module_utils.hooks import main; "
+    code += "main.perform = lambda request: 1 // 0; main.main(['createContainer', '--link', 'a::/b'], '0.1.0')"
+    words = [sys.executable, "-c", code, str(COLLECTIONS.parent)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    said = "cdi-hook: createContainer: an error of cdi-hook itself (ZeroDivisionError: "
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and done.stderr.startswith(said), done.stderr
+
+
 @as_root
-def test_a_device_nodes_mode_is_not_touched(bundle):
+@pytest.mark.parametrize("sort", [stat.S_IFCHR, stat.S_IFBLK])
+def test_a_device_nodes_mode_is_not_touched(bundle, sort):
     """Where a runtime mounts the host's own node, as without privileges, its mode would be the host's."""
-    os.mknod(bundle.root / "node", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    os.mknod(bundle.root / "node", 0o600 | sort, os.makedev(1, 3))
     done = bundle.run("createContainer", "--chmod", "666:/node")
     assert done.returncode == 1 and "is a device node; expected fileMode" in done.stderr
     assert stat.S_IMODE((bundle.root / "node").stat().st_mode) == 0o600

@@ -266,8 +266,10 @@ class TestInABrowser:
         assert "$&{uuid}$`" in cells and "u{serial}" in cells and f"{shown} $&{{uuid}}$` {{x}}" in cells
         assert cells[-1] == shown and f"one two{shown}" in texts(browser, ".cause code")
         browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-        for at in ("host=gpu-1", "view=causes"):
+        current = "document.querySelector('[data-view=causes][aria-current]')"
+        for at, is_shown in (("host=gpu-1", f"!{current}"), ("view=causes", current)):
             browser.run(f"copied = ''; location.hash = '{at}'")
+            browser.wait(is_shown)
             browser.press("y")
             browser.wait("window.copied")
             step = next(line for line in browser.run("copied").splitlines() if "Next: " in line)

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import id_of
 from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import limited_command
 
 REFUSED = "/dev/refused"
@@ -52,12 +53,13 @@ def test_python_leaves_no_signals_ignored_that_were_not():
 )
 def test_without_a_limit_nothing_runs(probe, why):
     status, out, err = run(probe, "echo", "runs")
-    assert (status, out) == (125, "") and err.startswith(f"fleet-cdi: {why}")
+    assert (status, out) == (125, "") and err.startswith(f"fleet-cdi: {why}") and f"[{id_of(err)}]" in err
 
 
 @pytest.mark.parametrize(
-    ("command", "status", "why"), [("no\nsuch", 127, "no\\nsuch: not found"), ("/etc/passwd", 126, "Permission denied")]
+    ("command", "status", "why"),
+    [("no\nsuch", 127, "no\\nsuch: is not a program of this host"), ("/etc/passwd", 126, "Permission denied")],
 )
 def test_a_command_that_can_not_start(command, status, why):
     found, out, err = run(REFUSED, command)
-    assert (found, out) == (status, "") and why in err
+    assert (found, out) == (status, "") and why in err and f"[{id_of(err)}]" in err
