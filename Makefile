@@ -5,10 +5,10 @@
 #
 # One command per intent:
 #   make test               what finds most, in 12 minutes on two cores (tests/harness/parts.py)
-#   make test-all           all of every part, as CI runs it
+#   make test-all           every part, as CI runs it; make nightly has what takes longer
 #   make PART               one part:
 #     style, lint           formatting, licences, English, types, Ansible's linters
-#     unit, floor           unit tests; those of the oldest Python and ansible-core
+#     unit, floor           unit tests; those of the oldest ansible-core, Python and SQLite
 #     sanity                ansible-test sanity
 #     integration, molecule real engines, and hosts that are containers
 #     contract, conformance the device plugin's contract; specs beside the reference library
@@ -28,7 +28,7 @@
 #   make reproducible       build what a release consists of twice, elsewhere and under other settings, and compare
 #   make changelog [BASE=main]   whether a change that users see has a fragment
 #   make matrix [MATRIX=...]   ansible-core and Python, the oldest to the newest
-#   make coverage           which lines and branches the unit and contract tests run
+#   make coverage [PARTS="unit contract integration molecule e2e"]   which lines and branches these parts run
 #   make mutation [ROOMS="spec hooks"] [NUMBER=100] [SEED=1]   how many small faults the unit tests find
 #   make docs-site          the documentation as a site, in build/docs-site
 #   make importer           what Galaxy says when it imports the collection
@@ -68,6 +68,9 @@ GPU := $(call stamp,venv-gpu,tests/requirements-gpu.txt)
 run = env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
   PATH="$(CURDIR)/build/$(1)/bin:$$PATH"
 RUN := $(call run,venv)
+# COVERAGE names the parts whose coverage is noted.
+noted = $(if $(filter $@,$(COVERAGE)),$(1))
+PROCESSES = -m coverage run --rcfile=tests/coverage.toml
 COUNTERPARTS = @$(PYTHON) tests/harness/counterparts.py $(if $(INSTALL),install,report)
 LINK := build/pythonpath/ansible_collections/fleet/cdi
 # Tools that want a collection at its proper path, and nothing but its files, get a copy. Each part has its own, as parts
@@ -134,21 +137,23 @@ sanity: $(VENV)
 
 unit: $(VENV) $(LINK)
 	$(COUNTERPARTS) unit
-	@$(RUN) python tests/harness/halves.py tests/unit $(if $(COVERAGE),coverage)
+	@$(RUN) python tests/harness/halves.py tests/unit $(call noted,pyproject.toml)
 
+# What meets SQLite, asyncio and the kernel also runs under the oldest Python of hosts; `make matrix` runs all units there.
+OLDEST = $(addprefix tests/unit/plugins/module_utils/,allocation/ledger device_plugin/process system)
 floor: $(FLOOR) $(LINK)
 	$(COUNTERPARTS) floor
 	@$(call run,venv-floor) python tests/harness/floor.py
-	$(if $(QUICK),,@$(call run,venv-floor) python tests/harness/host_pythons.py bullseye)
+	$(if $(QUICK),,@$(call run,venv-floor) python tests/harness/host_pythons.py bullseye $(OLDEST))
 
 integration: $(VENV) $(LINK)
 	$(COUNTERPARTS) integration
 	$(MIRROR)
-	@$(RUN) python tests/harness/integration.py $(COPY)
+	@$(RUN) python $(call noted,$(PROCESSES)) tests/harness/integration.py $(COPY)
 
 contract: $(VENV) $(LINK)
 	$(COUNTERPARTS) contract
-	@$(RUN) python tests/harness/halves.py tests/contract $(if $(COVERAGE),coverage)
+	@$(RUN) python tests/harness/halves.py tests/contract $(call noted,tests/coverage.toml)
 
 conformance: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/conformance.py $(if $(INSTALL),install)
@@ -167,7 +172,7 @@ adversary: $(VENV) $(LINK)
 
 molecule: $(VENV) $(LINK)
 	$(COUNTERPARTS) molecule
-	@$(RUN) python tests/harness/scenarios.py
+	@$(RUN) python $(call noted,$(PROCESSES)) tests/harness/scenarios.py
 
 # Virtual machines with a kernel and devices of their own. The first run makes their image. Status 75 says that an
 # emulated machine froze, with what it showed: a second run tells whether that was by chance.
@@ -183,9 +188,10 @@ gpu: $(GPU) $(LINK)
 # Not part of `make test`: the first run builds kubelets for a quarter of an hour.
 e2e: $(VENV) $(LINK)
 	$(COUNTERPARTS) e2e
-	@$(RUN) python tests/harness/e2e.py $(E2E)
+	@$(RUN) python $(call noted,$(PROCESSES)) tests/harness/e2e.py $(E2E)
 
 bench: $(VENV) $(LINK)
+	$(COUNTERPARTS)
 	@for file in tests/bench/$(or $(ROOM),*).py; do $(RUN) python $$file || exit 1; done
 
 # Every ansible-core from the floor to the newest, and every Python of hosts, in root directories: half an hour, for nightly.
@@ -195,6 +201,7 @@ matrix: $(VENV) $(LINK)
 
 OTHER_MACHINES = $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' tests/machines/machines.yml | grep -vx trixie)
 nightly: matrix docs-site importer
+	$(COUNTERPARTS)
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
 	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9
@@ -203,16 +210,18 @@ nightly: matrix docs-site importer
 	@$(RUN) SEED=$$(date +%Y%j)000 DAYS=100000 python tests/world/main.py  # other worlds each night
 	@$(RUN) python tests/world/main.py controls
 	@$(RUN) python tests/harness/reproducible.py
-	@$(RUN) NIGHTLY=1 python -m pytest -q tests/integration/test_air_gap.py tests/integration/test_typed_blocks.py
+	@$(RUN) NIGHTLY=1 python -m pytest -q tests/integration/test_air_gap.py tests/integration/test_typed_blocks.py \
+	  tests/integration/test_release.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 	@$(RUN) WHOLE=1 REBOOTS=10 CUTS=12 python -m pytest -q tests/machines
 	@for machine in $(OTHER_MACHINES); do MACHINE=$$machine $(RUN) python -m pytest -q tests/machines || exit 1; done
 
-# Which lines and branches the unit and contract tests run; red below the floor in pyproject.toml.
+# Which lines and branches the unit and contract tests run, or PARTS; red below the floor in pyproject.toml.
+coverage: PARTS := $(or $(PARTS),unit contract)
 coverage:
-	@rm -rf build/coverage
-	@$(MAKE) --no-print-directory COVERAGE=1 unit contract
-	@$(RUN) python tests/harness/covered.py
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(MAKE) --no-print-directory COVERAGE="$(PARTS)" $(PARTS)
+	@$(RUN) python tests/harness/covered.py $(PARTS)
 	@$(RUN) coverage report
 
 # How many of the small faults that are put into rooms their unit tests find: NUMBER=200 SEED=2 ROOMS="spec hooks".
@@ -237,6 +246,7 @@ release-artifacts: $(VENV)
 	@$(RUN) python release/artifacts.py $(or $(REVISION),HEAD)
 
 reproducible: $(VENV)
+	$(COUNTERPARTS) reproducible
 	@$(RUN) python tests/harness/reproducible.py
 
 format: $(VENV)

@@ -59,7 +59,7 @@ TABLE = (
     Counterpart(
         "mmdebstrap",
         "command -v mmdebstrap",
-        ("floor", "integration", "adversary", "molecule", "machines", "e2e", "matrix"),
+        ("floor", "integration", "adversary", "molecule", "machines", "e2e", "matrix", "reproducible"),
         "images of container hosts",
     ),
     Counterpart(
@@ -83,14 +83,18 @@ TABLE = (
     Counterpart("slurmctld", "command -v slurmctld", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
     Counterpart("slurmd", "command -v slurmd", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
     Counterpart("slurm-client", "command -v sbatch", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
-    Counterpart("openssh-client", "command -v ssh", ("molecule", "machines"), "real SSH to container hosts"),
-    Counterpart("qemu-system-x86", "command -v qemu-system-x86_64", ("machines",), "machines with their own kernel"),
-    Counterpart("qemu-utils", "command -v qemu-img", ("machines",), "disks of machines that stay as they were made"),
-    Counterpart("seabios", "test -e /usr/share/seabios/bios-256k.bin", ("machines",), "the firmware of machines"),
+    Counterpart("openssh-client", "command -v ssh", ("molecule", "machines", "e2e"), "real SSH to container hosts"),
+    Counterpart(
+        "qemu-system-x86", "command -v qemu-system-x86_64", ("machines", "e2e"), "machines with their own kernel"
+    ),
+    Counterpart(
+        "qemu-utils", "command -v qemu-img", ("machines", "e2e"), "disks of machines that stay as they were made"
+    ),
+    Counterpart("seabios", "test -e /usr/share/seabios/bios-256k.bin", ("machines", "e2e"), "the firmware of machines"),
     Counterpart(
         "ipxe-qemu",
         "test -e /usr/lib/ipxe/qemu/efi-virtio.rom",
-        ("machines",),
+        ("machines", "e2e"),
         "network cards of machines",
     ),
 )

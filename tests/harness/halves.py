@@ -4,8 +4,7 @@
 """The tests of a directory in two processes: two cores take half the time, and contract tests wait more than they work.
 
 halves.py DIRECTORY            `pytest DIRECTORY` runs them one after the other
-halves.py DIRECTORY coverage   note which lines and branches they run, in files of coverage.py: as the
-                               directory's coverage.toml says, if there is one
+halves.py DIRECTORY RCFILE     note which lines and branches they run, as this file of coverage.py says
 """
 
 from __future__ import annotations
@@ -30,19 +29,18 @@ def halves(directory: Path) -> tuple[list[str], list[str]]:
     return found
 
 
-def main(directory: Path, noted: bool = False) -> int:
+def main(directory: Path, rcfile: str = "") -> int:
     """Run both, print one after the other; 1 if either failed."""
     with workplace("halves-") as place:
-        return run(directory, noted, place)
+        return run(directory, rcfile, place)
 
 
-def run(directory: Path, noted: bool, place: Path) -> int:
+def run(directory: Path, rcfile: str, place: Path) -> int:
     """Run both, which write below `place`."""
     python = [sys.executable]
-    if noted:
+    if rcfile:
         DATA.mkdir(parents=True, exist_ok=True)
-        own = directory / "coverage.toml"
-        python += ["-m", "coverage", "run", *([f"--rcfile={own}"] if own.exists() else [])]
+        python += ["-m", "coverage", "run", f"--rcfile={rcfile}"]
     running = [
         subprocess.Popen(
             [*python, "-m", "pytest", "-q", f"--basetemp={place / str(number)}", *sorted(files)],
@@ -60,4 +58,4 @@ def run(directory: Path, noted: bool, place: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:] == ["coverage"]))
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The units of what runs on hosts, under the Pythons that hosts have, in root directories of Debian's suites.
 
-EL9 has Python 3.9 and SQLite 3.34.1, and so has Debian 11: `make floor` runs them there, `make matrix` in newer suites
-too. What the tests need besides Python comes from PyPI.
+EL9 has Python 3.9 and SQLite 3.34.1, and so has Debian 11: `make floor` runs there what meets SQLite, asyncio and the
+kernel, `make matrix` all, in newer suites too. What the tests need besides Python comes from PyPI.
 
 host_pythons.py SUITE [PYTEST'S ARGUMENTS]     without any, all units of plugins/module_utils
 """

@@ -39,6 +39,10 @@ PACKAGES = ["python3", "python3-venv", "git", "make", "ca-certificates", "shellc
 ALSO = ("jsonschema", "PyYAML")  # what the collection and the harness import on a controller
 UNITS = CHECKOUT / "tests/requirements-floor.txt"  # what the units need besides an ansible-core
 RECAP = re.compile(r"^localhost +: ok=(\d+) +changed=(\d+) +unreachable=0 +failed=0 ", re.MULTILINE)
+# A sanity test that pip could install nothing for.
+UNREACHABLE = re.compile(
+    r'^Running sanity test "(\S+)"\nERROR: Could not install packages .*?\(host=\'([^\']+)\'', re.MULTILINE
+)
 
 STEPS = ["provision", "units", "sanity"]
 Row = dict[str, Any]
@@ -141,8 +145,15 @@ class Controller:
         """Run all of sanity; return how many checks passed. Raises Failed."""
         copy = self.home / "sanity/ansible_collections/fleet/cdi"
         mirror.mirror(CHECKOUT, copy)
-        said = self.do("python", str(CHECKOUT / "tests/harness/sanity.py"), str(copy))
-        return f"{report.tests(said)['passed']} passed"
+        command = ["python", str(CHECKOUT / "tests/harness/sanity.py"), str(copy)]
+        done = self.run(*command)
+        if lacking := UNREACHABLE.search(done.stdout):
+            test, site = lacking.groups()
+            print(f"SKIPPED in matrix: sanity test {test} of {self.source} (it needs {site})", flush=True)
+            done = self.run(*command, "--skip-test", test)
+        if done.returncode:
+            raise Failed(done.stdout + done.stderr)
+        return f"{report.tests(done.stdout)['passed']} passed{', 1 skipped' if lacking else ''}"
 
 
 def passed(said: str) -> str:

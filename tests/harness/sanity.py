@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make sanity`: ansible-test sanity with no ignore file, on every Python of the machine that a host may have.
 
-sanity.py COPY    where COPY is the collection at .../ansible_collections/fleet/cdi (tests/harness/mirror.py)
+sanity.py COPY [OPTION]...   COPY is the collection at .../ansible_collections/fleet/cdi (tests/harness/mirror.py), an
+                             OPTION one of ansible-test
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def start(copy: Path, options: Iterable[str], environment: dict[str, str]) -> su
     )
 
 
-def main(copy: Path) -> int:
-    """Run all sanity tests; 1 if any failed."""
+def main(copy: Path, more: list[str]) -> int:
+    """Run all sanity tests, with `more` options of ansible-test; 1 if any failed."""
     cache_get_pip()
     environment = {**os.environ, "PATH": os.pathsep.join(search_path(dict(os.environ)))}
     ignored = list(copy.glob("tests/sanity/ignore*"))
@@ -92,7 +93,7 @@ def main(copy: Path) -> int:
         shutil.copytree(copy, other, symlinks=True)
         halves = {copy: [word for name in HALF for word in ("--test", name)]}
         halves[other] = [word for name in HALF for word in ("--skip-test", name)]
-        running = [start(where, options, environment) for where, options in halves.items()]
+        running = [start(where, [*options, *more], environment) for where, options in halves.items()]
         said = [one.communicate()[0] for one in running]
         for line in "".join(said).splitlines(keepends=True):
             if not PIP_CHATTER.match(line):
@@ -103,4 +104,4 @@ def main(copy: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))
+    sys.exit(main(Path(sys.argv[1]).resolve(), sys.argv[2:]))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import yaml
@@ -35,7 +36,8 @@ def test_what_was_tried_is_in_the_table_and_passed() -> None:
     assert set(TESTED["cores"]) <= {row["core"] for row in TABLE["cores"]}
     assert set(TESTED["hosts"]) <= set(TABLE["hosts"])
     for core, row in TESTED["cores"].items():
-        assert row.get("provision", "passed") == "passed" and row.get("sanity", "passed").endswith("passed")
+        assert row.get("provision", "passed") == "passed"
+        assert re.fullmatch(r"\d+ passed(, 1 skipped)?", row.get("sanity", "1 passed"))
         assert core in NAMED or series(row["ansible_core"]) == series(core)
 
 

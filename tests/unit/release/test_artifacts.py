@@ -23,6 +23,7 @@ from collection_archive import with_full_links
 from deterministic import Member
 
 NOBODY = 65534
+LIMIT_OF_GALAXY = 20 * 1000 * 1000  # bytes of a collection's archive
 
 
 def of_another_user(place):
@@ -52,6 +53,10 @@ def test_a_build_elsewhere_gives_the_same_bytes(repository, built):
             clone, place / "out", "--no-image", umask=0o077, **{**other, **of_another_user(place)}
         )
         assert made.files == built.files
+
+
+def test_galaxy_takes_the_archive_though_nothing_in_it_is_compressed(built):
+    assert (built.out / built.named("fleet-cdi-", ".tar.gz")).stat().st_size < LIMIT_OF_GALAXY
 
 
 def readme(built):
