@@ -19,19 +19,22 @@ import uuid
 from pathlib import Path
 
 # $1: the node's directory, $2: its own programs. /var/lib is on the disk: the store of grants syncs for real, and
-# overlays don't lie on overlays. /etc and /opt are the machine's, what is written there is not. Directories that tests
-# use are made anew: the machine's would bring its specs, and list nothing once somebody removes them there. Who
-# ignores SIGCHLD has no zombies.
+# overlays don't lie on overlays. /etc, /opt and /usr/local are the machine's (but for the node's own programs, where it
+# has some), what is written there is not. Directories that tests use are made anew: the machine's would bring
+# its specs, and list nothing once somebody removes them there. Who ignores SIGCHLD has no zombies.
 SETUP = """
 set -e
 mount --bind "$1/lib" /var/lib
 mount --bind "$1/log" /var/log
-for name in etc opt; do
-  mount -t tmpfs -o mode=755 tmpfs "$1/$name"
-  mkdir "$1/$name/upper" "$1/$name/work"
-  mount -t overlay -o "lowerdir=/$name,upperdir=$1/$name/upper,workdir=$1/$name/work" overlay "/$name"
-done
-[ -z "$2" ] || mount --bind "$2" /usr/local/bin
+over() {  # $1: what is below, $2: where it is to be seen, $3: what is written goes here
+  mount -t tmpfs -o mode=755 tmpfs "$3"
+  mkdir "$3/upper" "$3/work"
+  mount -t overlay -o "lowerdir=$1,upperdir=$3/upper,workdir=$3/work" overlay "$2"
+}
+over /etc /etc "$1/etc"
+over /opt /opt "$1/opt"
+over /usr/local /usr/local "$1/local"
+[ -z "$2" ] || over "$2" /usr/local/bin "$1/bin"
 mount -t tmpfs -o mode=755 tmpfs "$1/dev"
 for node in null zero full random urandom tty kmsg; do cp -a "/dev/$node" "$1/dev/"; done
 mkdir "$1/dev/pts" "$1/dev/shm" "$1/dev/mqueue"
@@ -111,7 +114,7 @@ class Node:
         self.directory = directory
         self.name = f"fleet-cdi-e2e-{uuid.uuid4().hex[:8]}"  # of its cgroups
         self.environment = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-        for name in ("lib", "log", "etc", "opt", "dev"):
+        for name in ("lib", "log", "etc", "opt", "local", "bin", "dev"):
             (directory / name).mkdir(parents=True)
         self.holder = subprocess.Popen(
             [*UNSHARE, "sh", "-c", SETUP, "sh", str(directory), str(programs)],

@@ -12,19 +12,23 @@ import os
 import subprocess
 import sys
 
+import footprint
 import kubelets
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status of the tests. What can't be had is skipped, with a line that says so."""
+    """Exit status of the tests, 1 if they changed this machine. What can't be had is skipped, and a line says so."""
     if os.geteuid() != 0:
         print("SKIPPED in e2e: everything (it makes namespaces, mounts and device nodes: run it as root)")
         return 0
     for name, why in kubelets.get().items():
         print(f"SKIPPED in e2e: what needs {name} ({why})", flush=True)
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *(arguments or []), "tests/e2e"], check=False
-    ).returncode
+    before = footprint.look()
+    tests = subprocess.run([sys.executable, "-m", "pytest", "-q", *arguments, "tests/e2e"], check=False)
+    left = footprint.changes(before, footprint.look())
+    for line in left:
+        print(f"e2e: the tests left this machine changed: {line}")
+    return tests.returncode or bool(left)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+NOWHERE = CHECKOUT / "build/no-such-place"  # not this machine's own state and specs
 IGNORED = [f"--ignore=tests/unit/{folder}" for folder in ("plugins/module_utils", "release")]
 
 
@@ -25,7 +26,7 @@ def commands() -> list[list[str]]:
     """What has to succeed: documentation, playbooks, one module run for real, unit tests of what Ansible loads."""
     files = [path for path in (CHECKOUT / "playbooks").glob("*.yml") if not path.name.endswith(".meta.yml")]
     playbooks = sorted(str(path.relative_to(CHECKOUT)) for path in files)
-    here = ["-e", f"ansible_python_interpreter={sys.executable}"]
+    here = ["-e", f"ansible_python_interpreter={sys.executable}", "-a", f"state_dir={NOWHERE} spec_dirs={NOWHERE}"]
     return [
         ["ansible", "--version"],
         ["ansible-doc", "--json", *names("modules")],

@@ -311,7 +311,7 @@ PLACES = {refresh_unit.UNIT_DIR: "systemd", os.path.dirname(refresh_unit.RULES):
 
 @contextmanager
 def in_place(name: str, at: Tree) -> Iterator[None]:
-    """For a writer of IN_PLACE: have directories of this host at the fixed places, and no systemd that runs.
+    """For a writer of IN_PLACE: have directories of this host at the fixed places, and an empty /run: no systemd runs.
 
     Only in a mount namespace of one's own (apart.py).
     """
@@ -321,9 +321,8 @@ def in_place(name: str, at: Tree) -> Iterator[None]:
             for place, own in PLACES.items():
                 subprocess.run(["mount", "--bind", str(at.etc / own), place], check=True)
                 mounted.append(place)
-            if os.path.isdir("/run/systemd"):
-                subprocess.run(["mount", "-t", "tmpfs", "fleet-cdi-test", "/run/systemd"], check=True)
-                mounted.append("/run/systemd")
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "fleet-cdi-test", "/run"], check=True)
+            mounted.append("/run")
         yield
     finally:
         for place in mounted:

@@ -97,6 +97,7 @@ def test_a_reboot_keeps_the_claim_and_its_console(fleet_cdi, container):
     with open(path, encoding="utf-8") as file:
         record = json.load(file)
     with open(path, "w", encoding="utf-8") as file:
+        record.pop("checksum")  # as an older release wrote it
         json.dump({**record, "boot_id": "another"}, file)
     os.unlink(f"{SPECS}/fleet.cdi-claim_kept.json")
     assert container("true", "--device", device).returncode != 0

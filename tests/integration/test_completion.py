@@ -88,7 +88,8 @@ class Shell:
         place.parent.mkdir(parents=True)
         place.write_text(SCRIPTS[name])
         (here / "share/zsh.rc").write_text(
-            "fpath+=(~/share/zsh/site-functions)\nautoload -U compinit\ncompinit -u -D\n"
+            # Not what this machine has in /usr/local: its own _fleet-cdi would come first.
+            "fpath=(~/share/zsh/site-functions ${fpath:#/usr/local/*})\nautoload -U compinit\ncompinit -u -D\n"
         )
         start, prepare = SHELLS[name]
         self.terminal, inner = pty.openpty()
@@ -132,10 +133,11 @@ def typed(request, tmp_path):
     (tmp_path / "inventory.json").write_bytes(found)
     log = tmp_path / "log"
     log.touch()
+    asked = tmp_path / "asked"
+    asked.touch()
     defaults = {"state_dir": f"{tmp_path}/state", "inventory": f"{tmp_path}/inventory.json", "prefix": str(tmp_path)}
     defaults["spec_dirs"] = [f"{tmp_path}/specs"]
     program = tmp_path / "bin/fleet-cdi"
-    asked = tmp_path / "asked"
     text = PROGRAM.format(
         python=sys.executable, log=str(log), asked=str(asked), collections=str(COLLECTIONS), defaults=defaults
     )

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import said  # tests/harness
 
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import SPEC_DIRS, Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.release import needed_by
 from ansible_collections.fleet.cdi.plugins.module_utils.system import proc
 
 said.watch()
@@ -26,6 +28,15 @@ def every_error_has_a_page() -> Iterator[None]:
     said.unexplained.clear()
     yield
     assert said.unexplained == [], "write an explanation for each of these"
+
+
+@pytest.fixture
+def bare_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody find configurations or records in the usual places: this machine may have fleet.cdi there."""
+    usual = Layout.__new__.__defaults__
+    bare = tuple("/nonexistent" if one == SPEC_DIRS[0] else one for one in usual)  # the directory of configurations
+    monkeypatch.setattr(Layout.__new__, "__defaults__", bare)
+    monkeypatch.setattr(needed_by, "_defaults", lambda _prefix: {})
 
 
 def _environment(path: str) -> bytes:
