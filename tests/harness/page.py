@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}) *([^ ]*)")
+INDENTED = ("    ", "\t")  # after an empty line, this is a block without a fence
 MARKED = re.compile(r" *<!-- *(file|not run): *(.*?) *-->")
 FILE = "file"
 PROMPTS = ("# ", "$ ")
@@ -58,13 +59,15 @@ class Step(NamedTuple):
 
 
 def blocks(text: str, name: str = "page") -> list[Block]:
-    """Return the fenced blocks of a page. Raises PageError for a fence without end, or a wrong mark."""
+    """Return the fenced blocks of a page. Raises PageError for another block, a fence without end, or a wrong mark."""
     found: list[Block] = []
     lines = text.split("\n")
     mark, value = "", ""
     index = 0
     while index < len(lines):
         opening, marked = FENCE.match(lines[index]), MARKED.fullmatch(lines[index])
+        if not opening and lines[index].startswith(INDENTED) and not (index and lines[index - 1].strip()):
+            raise PageError(f"{name}:{index + 1}: found a block that is indented; expected it between two fences")
         index += 1
         if mark and not opening:
             raise PageError(f"{name}:{index - 1}: found mark {mark!r} above no fence; expected it right above one")

@@ -29,6 +29,11 @@ VARYING = (
     (r"podman \d[\d.]*( \(CDI [\d.]+\)| \(reads up to [\d.]+\))", "podman VERSION"),
     (r"python3\.\d+", "python3"),
     (r"^(\w+\.json) +\d+ ", r"\1 BYTES "),
+    (r"\b(\d+\.\d+\.\d+)-[0-9a-f]{12}\b", r"\1-DIGEST"),
+    (r"sha256:[0-9a-f]{64}", "sha256:DIGEST"),
+    (r"^commit +([0-9a-f]{40}$|none: .*)", "commit COMMIT"),
+    (r"^python +/\S+ \([\d.]+\)$", "python PYTHON"),
+    (r"\b\d+( files: )\d+( sources, )\d+( of byte code, )", r"N\1N\2N\3"),
     (r" {2,}", " "),
 )
 

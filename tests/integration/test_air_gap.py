@@ -12,10 +12,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
 import apart  # tests/harness
+import mirror
 import pytest
 import typed  # tests/harness
 import yaml
@@ -53,9 +55,12 @@ def controller(tmp_path):
 def test_a_controller_without_a_network_provisions_a_host(controller, tmp_path, ansible_environment):
     fill, use = typed.blocks_of(PAGE)
     known = {name: value for name, value in ansible_environment.items() if not name.startswith("ANSIBLE_COLLECTIONS")}
-    before = f"{sys.executable} {typed.CHECKOUT}/tests/harness/mirror.py checkout"
+    mirror.mirror(typed.CHECKOUT, tmp_path / "checkout")
     online = {**known, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    assert typed.run(PAGE, fill, tmp_path, online, {"--output-path usb .": "--output-path usb checkout"}, before) == 2
+    assert typed.run(PAGE, fill, tmp_path / "checkout", online, {}, "") == 2
+    (archive,) = tmp_path.glob("usb/fleet-cdi-*.tar.gz")
+    with tarfile.open(archive) as opened:
+        assert [name for name in opened.getnames() if name.endswith((".whl", ".tar.gz"))] == []
 
     os.makedirs("/var/lib/cdi/run", exist_ok=True)
     (tmp_path / "inventory").write_text(yaml.safe_dump({"all": {"hosts": {"node1": HOST}}}))

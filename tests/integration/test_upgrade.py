@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,11 +22,13 @@ import kubernetes_collection  # tests/harness
 import page
 import pytest
 import simulated_fleet
+import typed
 import yaml
 from fake_kubernetes import Cluster, serve
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+PAGE = "docs/upgrade.md"
 HOSTS = ("gpu1", "gpu2", "gpu3")
 RULE = {
     "profile": "rule",
@@ -55,6 +58,13 @@ WORK = [
     },
 ]
 
+# Stands in for the package manager of a host: notes what it was asked for.
+PACKAGES = """#!/bin/sh
+# WANT_JSON
+cat "$1" >> "$INSTALLED"; echo >> "$INSTALLED"
+echo '{"changed": true}'
+"""
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes releases and grants of root: needs root")
 
 
@@ -80,12 +90,15 @@ class Fleet:
         self.older = ""  # the release that all hosts begin with
         self.write_hosts()
 
-    def write_hosts(self, **more):
+    def write_hosts(self, nodes=(), **more):
         hosts = {name: {**settings(self.directory / name), **more.get(name, {})} for name in HOSTS}
         hosts["gpu2"]["cdi_host_plugins"] = {"memory/rule": {"args": RULE}}
         # Ansible takes these for the controller too, which has no such program.
         every = {"ansible_become": True, "ansible_become_exe": "/nonexistent/sudo"}
-        (self.directory / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": every}}))
+        groups = {"nodes": {"hosts": dict.fromkeys(nodes)}}
+        (self.directory / "hosts.json").write_text(
+            json.dumps({"all": {"hosts": hosts, "vars": every, "children": groups}})
+        )
 
     def command(self, playbook, *options):
         # A later one of the same name counts.
@@ -307,13 +320,20 @@ def family(pid):
 
 
 def test_nodes_are_cordoned_and_drained(fleet, kubernetes):
-    """A node that an operator cordoned before stays so. Our own cordon goes, also one that a killed run left."""
+    """A node that an operator cordoned before stays so. Our own cordon goes, also one that a killed run left.
+
+    The page has the settings of the nodes.
+    """
     cluster = Cluster()
-    cluster.add_node("node3", unschedulable=True)
+    cluster.add_node("gpu3", unschedulable=True)
     for pod, owner in (("web", "ReplicaSet"), ("db", "StatefulSet"), ("agent", "DaemonSet")):
-        cluster.add_pod(pod, "node3", owner)
+        cluster.add_pod(pod, "gpu3", owner)
     cluster.protected.add("db")
-    fleet.write_hosts(gpu3={"fleet_cdi_upgrade_node": "node3"})
+    (block,) = [one for one in typed.blocks_of(PAGE) if typed.saved_as(one) == ["group_vars/nodes.yml"]]
+    saved = typed.replaced(block.text, {"/root/.kube/config": str(fleet.directory / "kubeconfig")})
+    (fleet.directory / "group_vars").mkdir()
+    (fleet.directory / "group_vars/nodes.yml").write_text(saved)
+    fleet.write_hosts(nodes=["gpu3"])
     before = fleet.releases()[2]
     with serve(cluster) as address:
         kubeconfig = {
@@ -325,41 +345,53 @@ def test_nodes_are_cordoned_and_drained(fleet, kubernetes):
             "current-context": "fleet",
         }
         (fleet.directory / "kubeconfig").write_text(json.dumps(kubeconfig))
-        options = ("--limit", "gpu3", "-e", f"fleet_cdi_upgrade_kubeconfig={fleet.directory}/kubeconfig")
+        options = ("--limit", "gpu3")
 
         said = fleet.upgrade(*options, "--check", **kubernetes)
-        assert "Would cordon and drain node node3, take 2 devices" in said and cluster.changes == []
+        assert "Would cordon and drain node gpu3, take 2 devices" in said and cluster.changes == []
 
         # A pod that its disruption budget protects.
         said = fleet.upgrade(*options, status=2, **kubernetes)
         assert "would violate the pod's disruption budget" in said and "Pods on it: db, agent" in said, said
-        assert cluster.changes == ["evicted web"] and cluster.nodes["node3"]["spec"] == {"unschedulable": True}
+        assert cluster.changes == ["evicted web"] and cluster.nodes["gpu3"]["spec"] == {"unschedulable": True}
         assert fleet.releases()[2] == before and fleet.out_of_service("gpu3") == {}
 
         cluster.protected.clear()
-        cluster.nodes["node3"]["spec"] = {}  # by the operator
+        cluster.nodes["gpu3"]["spec"] = {}  # by the operator
         fleet.upgrade(*options, **kubernetes)
-        done = ['node3 {"unschedulable": true}', "evicted db", 'node3 {"unschedulable": false}']
+        done = ['gpu3 {"unschedulable": true}', "evicted db", 'gpu3 {"unschedulable": false}']
         assert cluster.changes[1:] == done and [name for _namespace, name in cluster.pods] == ["agent"]
-        assert cluster.nodes["node3"]["metadata"]["annotations"] == {} and fleet.releases()[2] != before
+        assert cluster.nodes["gpu3"]["metadata"]["annotations"] == {} and fleet.releases()[2] != before
 
         # What a run that was killed left: our cordon, and nothing else to do.
         del cluster.changes[:]
-        cluster.nodes["node3"]["metadata"]["annotations"] = {"fleet.cdi/cordoned-by": "fleet.cdi.upgrade"}
-        cluster.nodes["node3"]["spec"]["unschedulable"] = True
+        cluster.nodes["gpu3"]["metadata"]["annotations"] = {"fleet.cdi/cordoned-by": "fleet.cdi.upgrade"}
+        cluster.nodes["gpu3"]["spec"]["unschedulable"] = True
         fleet.upgrade(*options, **kubernetes)
-        assert cluster.changes == ['node3 {"unschedulable": false}']
+        assert cluster.changes == ['gpu3 {"unschedulable": false}']
 
 
 def test_every_command_of_the_page(fleet):
+    """All four runs succeed, and the driver of the page is installed by the one that names its tasks."""
+    library, log, installed = (fleet.directory / name for name in ("library", "page.log", "installed"))
+    library.mkdir()
+    (library / "noted_packages").write_text(PACKAGES)
     host = {**settings(fleet.directory / "gpu3"), "fleet_cdi_upgrade_accept": "well,unknown"}
+    host["ansible_package_use"] = "noted_packages"
     (fleet.directory / "page.json").write_text(json.dumps({"all": {"hosts": {"gpu3": host}}}))
     environment = {
         **fleet.environment,
         "ANSIBLE_INVENTORY": str(fleet.directory / "page.json"),
+        "ANSIBLE_LIBRARY": str(library),
+        "ANSIBLE_LOG_PATH": str(log),
+        "INSTALLED": str(installed),
         "PATH": f"{Path(PLAYBOOK).parent}:{os.environ['PATH']}",
     }
-    assert page.run(CHECKOUT / "docs/upgrade.md", fleet.directory, environment, {"rack7": "gpu3"}, 600.0) == 3
+    replace = {"rack7": "gpu3", "/srv/fleet": str(fleet.directory)}
+    assert page.run(CHECKOUT / PAGE, fleet.directory, environment, replace, 600.0) == 4
+    assert re.findall(r"(?:unreachable|failed)=(\d+)", log.read_text()) == ["0", "0"] * 4
+    (asked,) = map(json.loads, installed.read_text().splitlines())
+    assert (asked["name"], asked["state"]) == ("nvidia-driver", "latest")
     # The last command went back.
     assert fleet.releases()[2] == fleet.older
     assert fleet.offered("gpu3") == ["full", "zero"]

@@ -82,6 +82,7 @@ def test_few_blocks_are_shown_only():
 def test_what_types_a_page_names_it(case):
     text = (CHECKOUT / case.row["typed"]).read_text(encoding="utf-8")
     assert Path(case.name).name in text, f"{case.row['typed']} does not name {case.name}"
+    assert case.row["starts"] or case.block.mark != "not run", f"{case.name}:{case.block.line}: not run: it needs a row"
 
 
 @pytest.mark.parametrize(
@@ -205,6 +206,20 @@ def names_the_callback(text):
     assert (CHECKOUT / f"plugins/callback/{name.removeprefix('fleet.cdi.')}.py").is_file()
 
 
+def are_commands_of_molecule(text):
+    """Its scenarios are there, and molecule knows the options: with --help it refuses others, and does nothing."""
+    program = Path(sys.executable).with_name("molecule")
+    if not program.exists():
+        pytest.skip("molecule is not installed")
+    commands = [shlex.split(line[2:], comments=True) for line in text.splitlines() if line.startswith("# molecule ")]
+    assert commands
+    for _molecule, *words in commands:
+        done = subprocess.run([program, *words, "--help"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        for option, scenario in zip(words, words[1:]):
+            assert option != "-s" or (CHECKOUT / "extensions/molecule" / scenario / "molecule.yml").is_file(), scenario
+
+
 CHECKS = {
     "configuration": is_a_configuration,
     "reply": is_a_reply,
@@ -212,6 +227,7 @@ CHECKS = {
     "hook": is_a_hook,
     "pods": is_a_manifest_of_pods,
     "limits": is_a_part_of_a_container,
+    "molecule": are_commands_of_molecule,
     "progress": names_the_callback,
 }
 

@@ -66,6 +66,11 @@ CASES = yaml.safe_load(r"""
 - name: a block without a language
   page: "~~~\na\n~~~\n"
   error: "page.md:1: nothing runs this block of no language"
+- name: a block without a fence
+  page: "text\n\n    # true\n"
+  error: "page.md:3: found a block that is indented; expected it between two fences"
+- name: no block, but text that goes on
+  page: "- so\n    and so\n\n~~~console\n# true\n~~~\n"
 - name: no closing fence
   page: "a\n~~~console\n# true\n"
   error: "page.md:2: the block has no closing fence; expected a line ~~~"
