@@ -111,19 +111,18 @@ CONTROLS = {
         "part 9: the clock goes back, and GC frees grants that are younger than the list",
         ((grants, "stamp", _wall.stamp), (collect, "_invalid", _wall.invalid)),
         ("gc freed a live grant", "gc: kept", "granted twice", "grant lost"),
-        3,
+        8,
     ),
     "a stamp in milliseconds": Control(
         "part 9: a grant made in the same millisecond as the list counted as younger than it",
         ((grants, "stamp", _milliseconds),),
         ("gc: kept",),
-        25,
+        10,
     ),
     "one token for all holds of a unit": Control(
         "the late release of a pod's hold frees that of the next pod",
         ((pod_holds, "_insert", _insert),),
         ("grant lost", "granted twice"),
-        2,
     ),
     "an epilog ends any run": Control(
         "the late epilog of a requeued job gives back the devices of its next run",
@@ -135,13 +134,12 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
-        2,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
         ((add, "_see_granted", lambda *_all: None),),
         ("tuned-",),
-        69,
+        14,
     ),
     "given back while it runs": Control(
         "a claim was given back while its container ran",
@@ -158,19 +156,18 @@ CONTROLS = {
             (collect_claims, "write_claim", lambda *_all: None),
         ),
         ("claim lost", "claim gc", "not restored", "claim without a spec"),
-        21,
+        14,
     ),
     "an ADD that sees no claim of DRA": Control(
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",
         ((add, "_may_be_claims", lambda _directories: False),),
         ("granted twice",),
-        3,
     ),
     "one path for each device": Control(
         "part 9: a device that a DRA driver's spec names by another path goes out twice",
         ((StrangeNodes, "look", lambda _self, _at: SameNodes()),),
         ("granted twice", "offered"),
-        3,
+        2,
     ),
     "a refresh that drops what is held": Control(
         "part 8: a device that someone has goes from its spec",
@@ -181,19 +178,18 @@ CONTROLS = {
         "found by the world: after a reboot the kept entry of a missing device gives another one",
         ((plan_kind, "find_replaced", lambda kept, *_others: kept),),
         ("spec untrue", "swapped"),
-        2,
     ),
     "the name of the card before": Control(
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
-        5,
+        3,
     ),
     "no refresh in this boot": Control(
         "found by the world: pods get what was granted before the boot, and a refresh makes a second unit of it",
         ((observer, "offer", _offer), (observer, "_unrefreshed", lambda *_all: {})),
         ("granted twice", "grant lost", "offered", "device lost"),
-        10,
+        5,
     ),
 }
 
