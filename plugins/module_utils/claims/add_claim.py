@@ -50,10 +50,11 @@ def add_claim(
     wanted: WantedClaim,
     reuse: bool = False,
     note: Callable[[ClaimRecord], None] = lambda _claim: None,
+    of_pods: bool = False,
 ) -> AddedClaim:
     """Make the claim, or return the present one for the same request. `reuse`: also take an id that ended in this boot.
 
-    `note` notes a user of the new claim, before it counts as granted.
+    `note` notes a user of the new claim, before it counts as granted. `of_pods`: the record of a pod has it.
 
     Raises CdiError; then this call leaves nothing behind, or a claim that is `asked`, with the reason.
     """
@@ -73,6 +74,7 @@ def add_claim(
             token=token,
             uid=_user_id(wanted),
             spec=spec_path(places, wanted.id),
+            of_pods=of_pods,
         )
         write_claim(places.state_dir, asked)
         try:

@@ -21,6 +21,7 @@ from .device_name import KIND, LONGEST, claim_id
 from .ledger_grants import LedgerGrants
 from .lifetime.user_access import access_faults, has_spec_access
 from .lifetime.users import shown_state
+from .pods import pod_record
 from .record import ASKED, ClaimRecord
 from .store import claim_path, read_claims
 
@@ -28,6 +29,7 @@ GC = "run `fleet-cdi claim gc`"
 RESTORE = "run `fleet-cdi claim restore`"
 GIVE_BACK = "give it back (fleet-cdi claim del)"
 BY_HAND = "restore the file, or move it away"
+POD_BY_HAND = "restore the file, or move it away and give back the claims of the pod (fleet-cdi claim del)"
 CLASH = "remove the file that is not the claim's"
 
 
@@ -52,7 +54,13 @@ def check_claims(places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRec
     `lost` tells why the plugins do not hold what a claim has; without it the ledger is asked, which repairs itself.
     """
     stored = read_claims(places.state_dir)
+    pods = pod_record.read_stored_pods(places.state_dir)
     faults = [ClaimFault(path, error, BY_HAND) for path, error in stored.errors.items()]
+    faults += [ClaimFault(path, error, POD_BY_HAND) for path, error in pods.errors.items()]
+    if not pods.errors:
+        directory = os.path.join(places.state_dir, pod_record.DIRECTORY)
+        left = [claim.id for claim in stored.claims if claim.of_pods and claim.id not in pods.claims]
+        faults += [ClaimFault(id_, f"is a claim of pods, and no pod in {directory} has it", GIVE_BACK) for id_ in left]
     seen = registry.load(places.spec_dirs)
     lost = lost or LedgerGrants(places, boot_id).lost
     for claim in stored.claims:

@@ -86,6 +86,7 @@ class ClaimRecord(NamedTuple):
     uid: int = 0  # of wanted.for_user
     access: tuple[NodeAccess, ...] = ()  # on disk before it is given
     spec: str = ""  # the path of its spec
+    of_pods: bool = False  # containers of pods have it, and the records of these pods end it
 
     @property
     def id(self) -> str:
@@ -114,7 +115,7 @@ class ClaimRecord(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """Return the claim for people and programs, as `--json` and the modules show it."""
-        hidden = ("wanted", "parts", "access", "spec")
+        hidden = ("wanted", "parts", "access", "spec", "of_pods")
         fields = {name: value for name, value in as_document(self).items() if name not in hidden}
         nodes = [{"path": one.path, "type": one.type, "major": one.major, "minor": one.minor} for one in self.nodes]
         own = {"device": self.device, "configurations": [*self.configurations], "nodes": nodes}

@@ -361,6 +361,7 @@ EXPLANATIONS = (
         rules=(
             "claims-unread",
             "claim-damaged",
+            "pod-damaged",
             "claim-over",
             "claim-lost",
             "claim-outdated",

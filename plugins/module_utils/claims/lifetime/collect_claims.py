@@ -59,8 +59,14 @@ def collect_claims(
         gone = _long_gone(places, stored.claims, gone, idle_for, now())
     over = [claim for claim in stored.claims if claim.state == ASKED or claim.id in gone]
     freed, failed = _free(places, caller, boot_id, over, gone)
-    removed: list[str] = []
-    failed = [*stored.errors.values(), *kept, *failed]
+    removed, left = remove_orphans(places, caller)
+    failed = [*stored.errors.values(), *kept, *failed, *left.values()]
+    return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
+
+
+def remove_orphans(places: Layout, caller: Caller) -> tuple[list[str], dict[str, str]]:
+    """Remove the specs of claims that have no file. Return the paths of these, and path -> why another one stays."""
+    removed, left = [], {}
     for path in orphans(places):
         try:
             id_ = claim_id(transient_id(path, KIND))
@@ -69,8 +75,8 @@ def collect_claims(
                     files.remove(files.canonical(path))
                     removed.append(path)
         except CdiError as error:
-            failed.append(str(error))
-    return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
+            left[path] = str(error)
+    return removed, left
 
 
 def _free(
@@ -106,7 +112,9 @@ def _gone(
     stopped: dict[str, set[str]] = {}
     of_pods = {id_ for pod in read_pods(places.state_dir).values() for id_ in pod.claims}
     for claim in claims:
-        if claim.state != GRANTED or claim.wanted.keep or claim.id in of_pods:  # the pod may start another container
+        if claim.state != GRANTED or claim.wanted.keep:
+            continue
+        if claim.of_pods or claim.id in of_pods:  # the pod may start another container
             continue
         if claim.wanted.job and not claim.ended_by_reboot(boot_id):  # the job may start another container
             continue

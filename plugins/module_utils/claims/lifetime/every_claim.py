@@ -13,28 +13,34 @@ from ...layout import Layout
 from ...records import CdiError
 from .. import store
 from ..calls import Caller
+from ..check_claims import orphans
 from ..delete_claim import delete_claim
 from ..device_name import claim_id
 from ..pods import pod_record
 from ..pods.pod_grants import delete_pods
+from .collect_claims import remove_orphans
+from .users import claim_of_users, drop_users
 
 LOCK = ".lock"
 
 
 class EndedClaims(NamedTuple):
-    """The paths of the claims and pods that were ended, and why others were not, by path."""
+    """The paths of the claims, pods and specs that were ended, and why others were not, by path."""
 
     ended: tuple[str, ...]
     failed: tuple[tuple[str, str], ...]
 
 
 def end_every_claim(places: Layout, caller: Caller, boot_id: str, check: bool = False) -> EndedClaims:
-    """Give back all claims, those of pods and those in use too; with `check`, only tell which. Raises CdiError."""
-    pods = pod_record.read_pods(places.state_dir)
+    """Give back all claims, those of pods and those in use too, and remove specs of claims that have no record.
+
+    With `check`, only tell which. Raises CdiError.
+    """
+    pods = pod_record.read_stored_pods(places.state_dir)
     stored = store.read_claims(places.state_dir)
-    failed = dict(stored.errors)
+    failed = {**stored.errors, **pods.errors}
     ended = []
-    for pod in sorted(pods):
+    for pod in sorted(pods.pods) if not pods.errors else ():
         path = pod_record.pod_path(places.state_dir, pod)
         try:
             if not check:
@@ -50,6 +56,9 @@ def end_every_claim(places: Layout, caller: Caller, boot_id: str, check: bool = 
             ended.append(path)
         except CdiError as error:
             failed[path] = str(error)
+    orphaned, left = (list(orphans(places)), {}) if check else remove_orphans(places, caller)
+    ended += orphaned
+    failed.update(left)
     return EndedClaims(tuple(ended), tuple(failed.items()))
 
 
@@ -65,6 +74,9 @@ def forget_claims(places: Layout, caller: Caller) -> None:
             if name.endswith(LOCK) and name[: -len(LOCK)] + store.ENDING not in names:  # a killed process left it
                 with store.alone(places.state_dir, claim_id(name[: -len(LOCK)]), caller):
                     pass
+            stray = claim_of_users(name)
+            if stray and not os.path.lexists(store.claim_path(places.state_dir, stray.id)):  # its record was lost
+                drop_users(places.state_dir, stray)
         files.remove_directory(directory)
     pods = os.path.join(places.state_dir, pod_record.DIRECTORY)
     if os.path.lexists(pods) and not pod_record.read_pods(places.state_dir):

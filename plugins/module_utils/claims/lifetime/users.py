@@ -14,17 +14,18 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ... import documents, files
 from ...layout import Layout
 from ...records import CdiError
 from ...system import process_mark
-from ..device_name import device_name
-from ..record import GRANTED, IDLE, ClaimRecord
+from ..device_name import claim_id, device_name
+from ..record import GRANTED, IDLE, ClaimRecord, WantedClaim
 from ..store import DIRECTORY
 
 LARGEST = 4096  # bytes of a mark
+ENDING = ".users"
 
 
 class ClaimUser(NamedTuple):
@@ -36,7 +37,15 @@ class ClaimUser(NamedTuple):
 
 def users_path(state_dir: str, claim: ClaimRecord) -> str:
     """Return the directory of the claim's users. Raises CdiError."""
-    return os.path.join(state_dir, DIRECTORY, f"{device_name(claim.id)}.{claim.token}.users")
+    return os.path.join(state_dir, DIRECTORY, f"{device_name(claim.id)}.{claim.token}{ENDING}")
+
+
+def claim_of_users(name: str) -> Optional[ClaimRecord]:
+    """Return the claim whose users have the directory `name`, with id and token alone; None for another name."""
+    device, _dot, token = name[: -len(ENDING)].rpartition(".")
+    if not (name.isascii() and name.endswith(ENDING) and device):
+        return None
+    return ClaimRecord(WantedClaim(claim_id(device), {}), token=token)
 
 
 def start_hooks(places: Layout, claim: ClaimRecord) -> list[dict[str, Any]]:

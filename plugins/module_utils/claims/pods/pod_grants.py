@@ -153,7 +153,7 @@ def _all_or_none(
     try:
         for one in wanted:
             with _where(one):
-                added = add_claim(places, caller, boot_id, _wanted(one), REUSE)
+                added = add_claim(places, caller, boot_id, _wanted(one), REUSE, of_pods=True)
             claims[added.claim.id] = added.claim
             made += [added.claim.id] if added.changed else []
         return claims

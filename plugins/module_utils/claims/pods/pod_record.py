@@ -36,17 +36,43 @@ class PodRecord(NamedTuple):
         return frozenset(id_ for ids in self.containers.values() for id_ in ids)
 
 
+class StoredPods(NamedTuple):
+    """All pods by name, and the errors of files that can't be read, by path."""
+
+    pods: dict[str, PodRecord]
+    errors: dict[str, str]
+
+    @property
+    def claims(self) -> frozenset[str]:
+        """Return the ids of the claims of all pods."""
+        return frozenset(id_ for record in self.pods.values() for id_ in record.claims)
+
+
 def read_pods(state_dir: str) -> dict[str, PodRecord]:
     """Return all pods by name. Raises CdiError for a damaged file, which may be of another user of a claim."""
+    found = read_stored_pods(state_dir)
+    for error in found.errors.values():
+        raise CdiError(error)
+    return found.pods
+
+
+def read_stored_pods(state_dir: str) -> StoredPods:
+    """Return all pods, and the faults of their files. Raises CdiError if the directory can't be listed."""
     directory = os.path.join(state_dir, DIRECTORY)
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
-        return {}
+        names = []
     except OSError as error:
         raise documents.failed("list", directory, error) from None
-    paths = [os.path.join(directory, name) for name in names if name.endswith(ENDING) and name[0] != "."]
-    return {record.pod: record for record in map(_read, paths)}
+    pods, errors = {}, {}
+    for path in [os.path.join(directory, name) for name in names if name.endswith(ENDING) and name[0] != "."]:
+        try:
+            record = _read(path)
+            pods[record.pod] = record
+        except CdiError as error:
+            errors[path] = str(error)
+    return StoredPods(pods, errors)
 
 
 def write_pod(state_dir: str, record: PodRecord) -> None:

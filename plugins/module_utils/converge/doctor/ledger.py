@@ -94,6 +94,10 @@ ADVICE = {
         "claim-damaged",
         "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and run `fleet-cdi grants gc FILE`",
     ),
+    check_claims.POD_BY_HAND: (
+        "pod-damaged",
+        "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and give back the claims named then",
+    ),
     check_claims.GC: ("claim-over", check_claims.GC),
     check_claims.GIVE_BACK: (
         "claim-lost",

@@ -66,6 +66,26 @@ def test_a_preview_names_the_claims_and_touches_nothing(leaving):
     assert leaving.left() == before
 
 
+def test_with_force_a_spec_without_a_claim_goes_too(leaving):
+    """A container would still get the devices by it."""
+    leaving.claims.add("job-1", "gpu:1")
+    os.unlink(leaving.path("job-1"))
+    (spec,) = [name for name in leaving.left() if name.endswith("job-1.json")]
+    assert spec in " ".join(leaving.undo(check=True, force=True).removed) and spec in leaving.left()
+    leaving.undo(force=True)
+    assert leaving.left() == []
+
+
+def test_with_force_the_claims_of_a_damaged_pod_end_and_its_record_is_named(leaving):
+    leaving.claims.add("job-1", "gpu:1")
+    with alone_with_pods(leaving.state):
+        write_pod(leaving.state, PodRecord("default/a", {"c": ("job-1",)}))
+    path = Path(leaving.state, "pods/default_a.json")
+    path.write_text("{")
+    done = leaving.undo(force=True)
+    assert done.removed == (leaving.path("job-1"),) and [where for where, _why in done.kept] == [str(path)]
+
+
 def _lose_grants(leaving):
     os.unlink(ledger_path(leaving.state))
 

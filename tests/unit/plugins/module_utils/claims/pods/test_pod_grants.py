@@ -18,11 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import GIVE_BACK, POD_BY_HAND, check_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_grants, pod_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods, delete_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE, REFERENCE
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import read_pods
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import pod_path, read_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import read_claim, read_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
@@ -164,11 +166,11 @@ class TestAllOrNone:
     def test_a_killed_call_is_completed_or_given_back(self, pods, monkeypatch, after):
         add_claim, calls = pod_grants.add_claim, []
 
-        def killed_at_the_second(*arguments):
+        def killed_at_the_second(*arguments, **options):
             calls.append(arguments)
             if len(calls) == 2:
                 raise KeyboardInterrupt
-            return add_claim(*arguments)
+            return add_claim(*arguments, **options)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(pod_grants, "add_claim", killed_at_the_second)
@@ -269,6 +271,20 @@ class TestRecord:
         with pytest.raises(CdiError, match=r"pods/default_a.json"):
             pods.delete("default/b")
         assert len(pods.granted()) == 2
+
+    @pytest.mark.parametrize("content", [None, "{"])
+    def test_one_that_is_gone_or_damaged_is_told_and_its_claims_stay(self, pods, content):
+        pods.add(a_pod("a", gpu=1))
+        path = Path(pod_path(pods.places.state_dir, "default/a"))
+        path.write_text(content) if content else path.unlink()
+        ((id_, fault, advice),) = check_claims(pods.places, BOOT).faults
+        if content:
+            assert (id_, advice) == (str(path), POD_BY_HAND)
+            with pytest.raises(CdiError, match=str(path)):
+                collect_claims(pods.places, pods.caller, BOOT, listed=ListedContainers)
+        else:
+            assert (id_, advice) == ("pod_default_a_c", GIVE_BACK) and str(path.parent) in fault
+        assert list(pods.granted()) == ["pod_default_a_c"]
 
     def test_a_claim_that_cannot_be_given_back_keeps_its_pod(self, pods):
         pods.add([a_pod("a", gpu=1), a_pod("b", tty=1)])

@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import add_claim, store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_record
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     GRANTED,
     ClaimPart,
@@ -53,6 +54,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runt
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conftest import Host as Prefix
 
 KIND = "fleet.cdi/zero"
+POD = "default_a.json"
 MATCH = {"subsystem": "mem", "node": ["/dev/null", "/dev/zero", "/dev/full"]}
 ENTRY = {"profile": "rule", "kind": KIND, "match": MATCH, "name_by": ["sysname"]}
 WELL = "LoadState=loaded\nActiveState=active\nNeedDaemonReload=no\nResult=success\n"
@@ -162,12 +164,16 @@ class Everything:
         )
         places = self.places()
         parts = (ClaimPart(f"{self.etc}/zero.d/zeros.conf", (add_claim.read_node("/", "/dev/null"),)),)
-        claim = ClaimRecord(WantedClaim("job-1", {"zero": 1}), GRANTED, parts, boot_id=inventory.boot_id(), token="a")
+        claim = ClaimRecord(
+            WantedClaim("job-1", {"zero": 1}), GRANTED, parts, boot_id=inventory.boot_id(), token="a", of_pods=True
+        )
         seen = add_claim.read_specs(places)
         claim = claim._replace(names=add_claim.names_of(places, claim, seen))
         with store.alone(self.state, claim.id, Caller()):
             add_claim.write_spec(places, claim, seen)
             store.write_claim(self.state, claim)
+            with pod_record.alone_with_pods(self.state):
+                pod_record.write_pod(self.state, pod_record.PodRecord("default/a", {"c": (claim.id,)}))
 
     def places(self):
         return Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc, str(self.root / "run/cdi")))
@@ -216,6 +222,8 @@ def edit(path):
         os.utime(path)
     elif path.name in ("daemon.json", "fleet-cdi.conf", "99-fleet-cdi.conf"):
         path.write_bytes(path.read_bytes().replace(b"true", b"false").replace(b"/srv/cdi", b"/srv/cdj"))
+    elif path.name == POD:
+        path.write_bytes(path.read_bytes().replace(b"job-1", b"job-2"))
     elif path.name == "a.json":
         path.write_bytes(path.read_bytes().replace(b'"unhealthy": 0', b'"unhealthy": 1'))
     else:
@@ -264,6 +272,7 @@ def test_the_host_has_every_sort_of_file(everything):
         "fleet-cdi-openers.socket",
         "fleet-cdi-openers@.service",
         "job-1.json",
+        POD,
         "fleet.cdi-claim_job-1.json",
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())
@@ -280,7 +289,9 @@ def test_the_doctor_names_every_file_that_is_damaged(everything, damage):
         if path.is_symlink() or not path.exists() or path.read_bytes() != before or path.name == "ledger.db":
             tried += 1
             text = "\n".join(f"{one.subject} {one.problem} {one.details}" for one in everything.findings())
-            if str(path) not in text:
+            # Of a record that is gone, nothing but the claims that it had has the pod's name.
+            named = path.parent if path.name == POD and damage is delete else path
+            if str(named) not in text:
                 missed.append(str(path.relative_to(everything.root)))
         path.unlink(missing_ok=True)
         shutil.move(kept, path)
@@ -318,6 +329,16 @@ def test_a_store_that_is_gone_with_what_is_beside_it(everything, kept, subject, 
         for path in moved:
             (everything.root / path.name).rename(path)
         Ledger(everything.state, inventory.boot_id()).grants()  # a file that was moved has another time
+
+
+@pytest.mark.parametrize("damage", [delete, truncate, edit])
+def test_the_record_of_a_pod_is_one_finding(everything, damage):
+    path = Path(everything.state, pod_record.DIRECTORY, POD)
+    kept = path.read_bytes()
+    damage(path)
+    found = [one.rule for one in everything.findings() if one.rule != "disabled"]
+    path.write_bytes(kept)
+    assert found == ["claim-lost" if damage is delete else "pod-damaged"]
 
 
 @pytest.mark.parametrize(("damage", "rules"), [
