@@ -130,6 +130,16 @@ def plan_foreign(
     return ours._replace(changes=(*removed, *ours.changes), warnings=(*warnings, *ours.warnings))
 
 
+def still_offered(names: Sequence[str], reason: str, served: Sequence[Foreign]) -> str:
+    """Return the warning that a device with these qualified names can't be used, and that `served` may offer it."""
+    theirs = [
+        f"{one.path} ({one.tool}) "
+        + ("may offer it by another name" if set(names).isdisjoint(one.names) else "offers it all the same")
+        for one in served
+    ]
+    return f"{names[0]}: {reason}. No spec of ours leaves it out: {'; '.join(theirs)}"
+
+
 def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]]) -> Iterator[str]:
     for one in found:
         lacking = seen.EVERY - one.seen_by

@@ -172,9 +172,11 @@ def plan_kind(
     current = files.read(path)
     if spec is not None and (refit or current is None or current.content != codec.encode(spec)):
         spec, engines, limits = _fitted(spec, wanted, around.runtimes.find(wanted.runtimes))
-    others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None and spec else ()
+    others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None else ()
     if is_lost(path, wanted.kind, current, manifest):
         others = tuple(one for one in others if one.path != path)
+    out = left_out(kept, others if wanted.on_foreign_kind == foreign.USE else ())
+    others = others if spec else ()
     place = (around.directory, around.registry, manifest)
 
     def linked() -> tuple[Linked, ...]:
@@ -191,7 +193,7 @@ def plan_kind(
     )
     offered = before.offered if before else {}
     devices = listed(wanted.kind, kept, offered, around.listed.devices, wanted.leaving)
-    warnings = (*seen.warnings, *left_out(kept), *kept.warnings, *limits, *plan.warnings)
+    warnings = (*seen.warnings, *out, *kept.warnings, *limits, *plan.warnings)
     return KindPlan(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others, wanted.by)
 
 
@@ -300,10 +302,16 @@ def _remembered(
     return {} if manifest.kinds.get(wanted.kind) == document else {wanted.kind: document}
 
 
-def left_out(kept: KeptDevices) -> dict[str, Sequence[str]]:
-    """Return the warning about each device that its spec leaves out -> the qualified names of the device."""
-    return {
-        f"{device.qualified_names[0]} is left out of the spec: {device.health.reason}": device.qualified_names
-        for device in kept.devices
-        if not device.health.is_usable and device.id not in kept.lost
-    }
+def left_out(kept: KeptDevices, served: Sequence[foreign.Foreign] = ()) -> dict[str, Sequence[str]]:
+    """Return the warning about each device that its spec leaves out -> the qualified names of the device.
+
+    `served`: the specs of other tools that serve the kind in place of ours, and leave nothing out for us.
+    """
+    found: dict[str, Sequence[str]] = {}
+    for device in kept.devices:
+        if device.health.is_usable or device.id in kept.lost:
+            continue
+        every, reason = device.qualified_names, device.health.reason
+        text = f"{every[0]} is left out of the spec: {reason}"
+        found[foreign.still_offered(every, reason, served) if served else text] = every
+    return found

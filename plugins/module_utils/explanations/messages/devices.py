@@ -231,16 +231,19 @@ EXPLANATIONS = (
         title="A device is left out of the spec",
         messages=(
             "is left out of the spec: *",
+            "No spec of ours leaves it out: *",
             "out of service since *",
         ),
         means=(
             "A warning. The device is on this host, and can not be used now. The end of the message says why: no "
-            "driver, a missing node, or out of service."
+            "driver, a missing node, or out of service. Where another tool serves the kind (`on_foreign_kind: use`), "
+            "its spec leaves nothing out for us, and the message names that spec."
         ),
         why="A container with such a device would fail when it starts, or a moment later.",
         do=(
             "Repair what the message says, then run `fleet-cdi refresh`. If an operator took the device out of "
-            "service, `fleet-cdi device enable NAME` puts it back. If it is not for containers, exclude it."
+            "service, `fleet-cdi device enable NAME` puts it back. If it is not for containers, exclude it. To have it "
+            "left out where another tool serves the kind, let that tool do it, or choose `on_foreign_kind: replace`."
         ),
         more="fleet-cdi devices",
     ),

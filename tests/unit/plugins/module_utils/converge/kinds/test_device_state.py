@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import und
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 NOW = 1795276800.0  # 2026-11-21T16:00:00Z
 KIND = "fleet.cdi/misc"
@@ -59,6 +60,22 @@ def test_out_of_service_and_back(places, name):
     assert change(places, "misc:fuse").after is None
     assert offered(places) == ["fuse", "tun"]
     assert change(places, "misc:fuse").changed == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "told"), [("fuse", "offers it all the same"), ("misc0", "may offer it by another name")]
+)
+def test_the_spec_of_another_tool_offers_it_all_the_same(tmp_path, named, told):
+    path = tmp_path / "cdi/vendor.json"
+    path.parent.mkdir()
+    edits = {"deviceNodes": [{"path": "/dev/fuse"}]}
+    path.write_text(json.dumps(builders.spec({named: edits}, KIND)))
+    places = Layout(str(tmp_path / "state"), str(tmp_path / "inventory.json"), spec_dirs=(str(path.parent),))
+    spec.converge_spec(WantedKind(KIND, {"misc": {"profile": "misc", "nodes": ["fuse"]}}), places)
+    (text,) = [text for text in change(places, "misc:fuse", "broken").report.warnings if "out of service" in text]
+    assert text.startswith(f"{KIND}=fuse: out of service since") and "left out" not in text
+    assert text.endswith(f"No spec of ours leaves it out: {path} (an unknown tool) {told}")
+    assert offered(places) == []
 
 
 def test_one_refresh_for_several_devices(places, monkeypatch):
