@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
+from ..converge.injected_spec import failed_condition, inject_devices
 from ..layout import Layout
 from ..records import CdiError
-from ..spec import name_lookup, registry
-from ..spec.errors import InjectError
-from ..spec.inject import inject
-from ..spec.seen import releases
 from . import operand
 from .terminal import complain, say_document
 
@@ -22,29 +20,23 @@ from .terminal import complain, say_document
 def run(arguments: Any, paths: Layout) -> int:
     """Print the OCI spec with the edits of the named devices, or nothing if a device is missing. Raises CdiError.
 
-    With --json, an error condition of SPEC.md is also one JSON document on stdout.
+    Warns of a name that a container runtime of this host does not resolve. With --json, an error condition of SPEC.md
+    is also one JSON document on stdout.
     """
     document = _read(arguments.oci_spec)
-    there = registry.load(paths.spec_dirs)
-    names = [name_lookup.qualified(name, there) for name in arguments.name]
     try:
-        text = json.dumps(inject(document, names, there), indent=2)
+        done = inject_devices(document, arguments.name, paths.spec_dirs, os.environ.get("PATH", ""))
+        text = json.dumps(done.document, indent=2)
     except RecursionError:
         raise CdiError(f"{operand.called(arguments.oci_spec)}: is nested too deep for an OCI spec") from None
-    except InjectError as error:
-        if arguments.json:
-            failed = {"condition": error.condition, "subjects": error.subjects, "message": str(error)}
+    except CdiError as error:
+        failed = failed_condition(error)
+        if arguments.json and failed:
             say_document({"error": failed}, sort_keys=False)
         raise
     sys.stdout.write(text + "\n")  # ASCII JSON
-    newest = registry.seen_with(there, releases.NAMES[-1:])
-    for name in names:
-        if name not in newest.devices:
-            older = ", ".join(registry.resolving(there, name))
-            complain(
-                f"warning: {name}: CDI library {releases.NAMES[-1]} does not resolve it, only {older}. "
-                "Correct its spec; `fleet-cdi validate` names the fault"
-            )
+    for warning in done.warnings:
+        complain(f"warning: {warning}")
     return 0
 
 

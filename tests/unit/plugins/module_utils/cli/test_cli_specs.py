@@ -188,7 +188,10 @@ BUNDLE = {"ociVersion": "1.2.0", "process": {"cwd": "/", "env": ["PATH=/bin"]}}
 
 class TestInject:
     @pytest.fixture
-    def bundle(self, put):
+    def bundle(self, put, monkeypatch):
+        monkeypatch.setattr(
+            detect, "detect", lambda _path: detect.DetectedRuntimes((), ())
+        )  # not those of this machine
         put("etc/a.json", spec("x", "y", deviceNodes=[{"path": "/dev/null"}]))
         put(
             "etc/b.json",
@@ -232,9 +235,27 @@ class TestInject:
         put(f"etc/{file}", content)
         status, out, err = fleet_cdi("inject", bundle, name, "vendor.com/gpu=x")
         assert (status, json.loads(out)["ociVersion"]) == (0, BUNDLE["ociVersion"])
-        assert err.startswith(f"fleet-cdi: warning: {name}: CDI library 1.1.1 does not resolve it, only {releases}. ")
+        told = f"{name}: CDI library 1.1.1 does not resolve it, only CDI library {releases}. "
+        assert err.startswith(f"fleet-cdi: warning: {told}")
         assert err.count("\n") == 1
         assert fleet_cdi("inject", bundle, "vendor.com/gpu=x")[2] == ""
+
+    @pytest.mark.parametrize(
+        ("runtimes", "told"),
+        [
+            ({"podman": "5.4.0"}, ""),
+            ({"podman": "4.3.1"}, "podman 4.3.1"),
+            ({"podman": "5.4.0", "docker": "25.0.0"}, "docker 25.0.0"),
+        ],
+    )
+    def test_a_warning_names_the_runtimes_of_this_host_that_do_not_resolve_a_name(
+        self, fleet_cdi, bundle, put, monkeypatch, runtimes, told
+    ):
+        put("etc/new.json", spec("x", version="0.8.0", kind="vendor.com/new", additionalGids=[5]))
+        monkeypatch.setattr(detect, "detect", lambda _path: detect.named(runtimes))
+        status, _out, err = fleet_cdi("inject", bundle, "vendor.com/new=x", "vendor.com/gpu=x")
+        assert status == 0 and err.count("\n") == bool(told)
+        assert not told or err.startswith(f"fleet-cdi: warning: vendor.com/new=x: {told} does not resolve it, only ")
 
     def test_the_document_with_its_devices(self, fleet_cdi, bundle):
         status, out, _err = fleet_cdi("inject", bundle, "vendor.com/gpu=x")
