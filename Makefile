@@ -11,6 +11,7 @@
 #     unit, floor           unit tests; those of the oldest ansible-core, Python and SQLite
 #     sanity                ansible-test sanity
 #     integration, molecule real engines, and hosts that are containers
+#     fleet                 playbooks on simulated hosts, with faults of all kinds
 #     contract, conformance the device plugin's contract; specs beside the reference library
 #     fault, world          kills, full disks, power cuts; the life of a host from a seed
 #     adversary, machines   attacks; virtual machines
@@ -28,7 +29,7 @@
 #   make reproducible       build what a release consists of twice, elsewhere and under other settings, and compare
 #   make changelog [BASE=main]   whether a change that users see has a fragment
 #   make matrix [MATRIX=...]   ansible-core and Python, the oldest to the newest
-#   make coverage [PARTS="unit contract integration molecule e2e"]   which lines and branches these parts run
+#   make coverage [PARTS="unit contract integration fleet molecule e2e"]   which lines and branches these parts run
 #   make mutation [ROOMS="spec hooks"] [NUMBER=100] [SEED=1]   how many small faults the unit tests find
 #   make docs-site          the documentation as a site, in build/docs-site
 #   make importer           what Galaxy says when it imports the collection
@@ -79,7 +80,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines gpu e2e bench changelog docs-site importer matrix nightly conventions coverage mutation again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration fleet contract conformance fault world adversary molecule machines gpu e2e bench changelog docs-site importer matrix nightly conventions coverage mutation again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -151,6 +152,10 @@ integration: $(VENV) $(LINK)
 	$(MIRROR)
 	@$(RUN) python $(call noted,$(PROCESSES)) tests/harness/integration.py $(COPY)
 
+fleet: $(VENV) $(LINK)
+	$(COUNTERPARTS) fleet
+	@$(RUN) python $(call noted,$(PROCESSES)) -m pytest -q tests/fleet
+
 contract: $(VENV) $(LINK)
 	$(COUNTERPARTS) contract
 	@$(RUN) python tests/harness/halves.py tests/contract $(call noted,tests/coverage.toml)
@@ -206,7 +211,7 @@ nightly: matrix docs-site importer
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
 	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9
 	@$(RUN) ACTIONS=1000 python -m pytest -q tests/integration/test_shared_host.py
-	@$(RUN) HOSTS=1000 WHOLE=1 KILLS=100 python -m pytest -q -s tests/integration/test_fleet.py tests/integration/test_fleet_bad_input.py
+	@$(RUN) HOSTS=1000 WHOLE=1 KILLS=100 python -m pytest -q -s tests/fleet
 	@$(RUN) SEED=$$(date +%Y%j)000 DAYS=100000 python tests/world/main.py  # other worlds each night
 	@$(RUN) python tests/world/main.py controls
 	@$(RUN) python tests/harness/reproducible.py

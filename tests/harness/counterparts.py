@@ -34,7 +34,10 @@ TABLE = (
     Counterpart("shellcheck", "command -v shellcheck", ("style", "lint", "sanity"), "checks of shell scripts"),
     Counterpart("udev", "command -v udevadm", ("unit", "integration"), "libudev and its own view of the devices"),
     Counterpart(
-        "python3-pyudev", "/usr/bin/python3 -c 'import pyudev'", ("integration",), "pyudev as distributions ship it"
+        "python3-pyudev",
+        "/usr/bin/python3 -c 'import pyudev'",
+        ("integration", "fleet"),
+        "pyudev as distributions ship it",
     ),
     Counterpart(
         "python3-grpcio", "/usr/bin/python3 -c 'import grpc'", ("contract", "e2e"), "gRPC as distributions ship it"

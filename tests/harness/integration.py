@@ -26,8 +26,6 @@ SLOW = (
     "test_awx.py",
     "test_claim_kills.py",
     "test_execution_environment.py",
-    "test_fleet.py",
-    "test_fleet_bad_input.py",
     "test_hook_environment.py",
     "test_hook_kills.py",
     "test_kube_play.py",

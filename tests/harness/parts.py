@@ -47,13 +47,14 @@ class Part(NamedTuple):
 PARTS = {
     "setup": Part(1, 1, alone=True),
     "style": Part(0.5, 0.5),
-    "integration": Part(26, 7, host=True),  # the rest: Debian's engines in container hosts, and kills of all writers
+    "integration": Part(21, 7, host=True),  # the rest: Debian's engines in container hosts, and kills of all writers
+    "fleet": Part(5),  # playbooks on simulated hosts
     "lint": Part(1.5, 1.5),
     "unit": Part(4.5, 4.5),
     "contract": Part(3.5, 3.5),
     "floor": Part(2, 1),  # the rest: ledger, asyncio and system under Python 3.9, in a Debian 11
     "fault": Part(5, 1),  # the rest: L1, L2, L6 and L9
-    "world": Part(4),  # 10,000 host-days, and each control of tests/world
+    "world": Part(2.5),  # 5,000 host-days, and each control of tests/world
     "conformance": Part(3.5, 1.5),  # the rest: ten releases of the library, NVIDIA's generator and hook
     "molecule": Part(9, host=True),
     "machines": Part(8),

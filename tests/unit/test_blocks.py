@@ -138,7 +138,7 @@ def test_targets_are_those_of_the_makefile(case):
     targets = {word for line in re.findall(r"^\.PHONY: (.*)", makefile, re.MULTILINE) for word in line.split()}
     sources = makefile + "".join(
         path.read_text(encoding="utf-8")
-        for folder in ("harness", "fault", "world", "integration", "adversary", "machines")
+        for folder in ("harness", "fault", "world", "integration", "fleet", "adversary", "machines")
         for path in (CHECKOUT / "tests" / folder).glob("*.py")
     )
     for step in page.steps(case.block, case.name):
