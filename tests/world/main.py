@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make world`: run worlds, and print what they had as one JSON object.
 
-main.py                     worlds from SEED (1) on, until they had DAYS (10,000) host-days; without these two
+main.py                     worlds from SEED (1) on, until they had DAYS (5,000) host-days; without these two
                                 variables then also each control, in the world that finds it, and one world twice
 main.py trace               one world of SEED, with its trace
 main.py controls            each defect of controls.py put back: how many worlds it took to find it
@@ -32,7 +32,7 @@ from oracle import Broken
 from world import World
 
 SEED = int(os.environ.get("SEED") or 1)
-DAYS = int(os.environ.get("DAYS") or 10_000)
+DAYS = int(os.environ.get("DAYS") or 5_000)
 LIFE = 100  # days of one world
 HASHES = "0"  # PYTHONHASHSEED: the order of sets of texts is a part of a run
 
