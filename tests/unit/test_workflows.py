@@ -88,11 +88,14 @@ def test_the_check_sees_it(old, new, told):
 
 
 def test_ci_runs_every_part():
-    """Each change is tested by all that `make test-all` runs and under hosts' oldest Python, and has a fragment."""
+    """Each change has a fragment, all parts of `make test-all`, and each version of tests/matrix.yml."""
     jobs = yaml.safe_load((CHECKOUT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
     run = {COMMAND.fullmatch(command)[1] for job in jobs.values() for command in commands(job)}
     made_by_others = {"setup", "style"}  # `make lint` runs style, and each target makes what it needs
     assert run == {"changelog", "matrix", *parts.PARTS} - made_by_others
+    table = yaml.safe_load((CHECKOUT / "tests/matrix.yml").read_text(encoding="utf-8"))
+    versions = [*(row["core"] for row in table["cores"]), *table["hosts"]]
+    assert jobs["version"]["strategy"]["matrix"]["row"] == versions
 
 
 def test_each_part_is_repeated_alone_and_beside_busy_loops():
