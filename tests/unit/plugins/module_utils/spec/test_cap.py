@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import cap, model, validate, versions
 
+FAIL = json.loads(json.dumps(cap.FAIL))  # as a module gets it
 CASES = yaml.safe_load((Path(__file__).parent / "cap.yml").read_text())
 LEVEL = model.VERSIONS.index
 
@@ -64,11 +66,11 @@ class TestCases:
         spec, readers = build(case), readers_of(case)
         if "refuses" in case or "drops" in case:
             with pytest.raises(CdiError) as caught:
-                cap.fit(spec, readers, cap.FAIL)
+                cap.fit(spec, readers, FAIL)
             for text in (*case.get("drops", ()), case.get("refuses", "")):
                 assert text.replace("it is left out", "on_unsupported=drop leaves it out") in str(caught.value)
         else:
-            assert cap.fit(spec, readers, cap.FAIL) == cap.fit(spec, readers)
+            assert cap.fit(spec, readers, FAIL) == cap.fit(spec, readers)
 
 
 def test_one_line_for_any_number_of_devices():
@@ -210,7 +212,7 @@ class TestProperties:
     @given(SPEC, READERS)
     def test_what_all_read_stays_as_it_is(self, spec, readers):
         readers = [reader for reader in readers if not reader.reads or is_read(spec, reader)]
-        assert cap.fit(spec, readers) == cap.fit(spec, readers, cap.FAIL) == (spec, ())
+        assert cap.fit(spec, readers) == cap.fit(spec, readers, FAIL) == (spec, ())
 
     @given(SPEC, READERS)
     def test_fail_refuses_exactly_what_drop_warns_of_or_refuses(self, spec, readers):
@@ -219,10 +221,10 @@ class TestProperties:
         except CdiError:
             dropped = None
         if dropped and not dropped.warnings:
-            assert cap.fit(spec, readers, cap.FAIL) == dropped
+            assert cap.fit(spec, readers, FAIL) == dropped
         else:
             with pytest.raises(CdiError):
-                cap.fit(spec, readers, cap.FAIL)
+                cap.fit(spec, readers, FAIL)
 
     @given(SPEC, READERS)
     def test_fitting_again_changes_nothing(self, spec, readers):
@@ -230,4 +232,4 @@ class TestProperties:
             fitted = cap.fit(spec, readers)
         except CdiError:
             return
-        assert cap.fit(fitted.spec, readers, cap.FAIL) == (fitted.spec, ())
+        assert cap.fit(fitted.spec, readers, FAIL) == (fitted.spec, ())

@@ -105,6 +105,11 @@ class TestErrors:
         ):
             inject({}, ["vendor.com/gpu=z"], TWO)
 
+    def test_of_many_devices_eight_are_named(self):
+        many = known((KIND, {}, {f"x{number:02}": {"env": ["A=1"]} for number in range(12)}))
+        with pytest.raises(UnknownDevice, match=r"there is vendor.com/gpu=x00, .*, vendor.com/gpu=x07 and 4 more$"):
+            inject({}, ["vendor.com/gpu=z"], many)
+
     def test_all_that_is_unknown_is_named_at_once(self):
         with pytest.raises(UnknownKind) as caught:
             inject({}, ["vendor.com/gpu=z", "other.org/gpu=x", "vendor.com/gpu=x"], TWO)

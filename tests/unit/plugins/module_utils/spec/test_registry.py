@@ -299,6 +299,20 @@ class TestChanged:
         assert not registry.changed(loaded)
 
 
+def test_a_file_that_is_no_spec_was_read_all_the_same(tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    found, error = registry.read_file(str(tmp_path / "a.json"))
+    assert found is None and f"{tmp_path}/a.json" in error
+
+
+def test_a_directory_that_is_missing_hides_none_before_it(tmp_path):
+    (tmp_path / "etc").mkdir()
+    etc, run = str(tmp_path / "etc"), str(tmp_path / "run")
+    assert registry.hidden([etc, run]) == () == registry.hidden([run])
+    ((path, _why, priorities, _releases),) = registry.hidden([run, etc])
+    assert (path, priorities) == (run, (1,))
+
+
 def test_a_file_that_goes_while_the_directory_is_read_is_no_fault(tmp_path):
     (tmp_path / "a.json").write_text("{")
     found = registry.load([str(tmp_path)], skipped=os.unlink)

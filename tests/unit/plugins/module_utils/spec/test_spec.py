@@ -224,6 +224,12 @@ def test_five_errors_are_told(count, more):
     assert said.partition("/4: found a, expected b [type]")[2] == more
 
 
+@pytest.mark.parametrize(("length", "shown"), [(58, "'" + "x" * 58 + "'"), (59, "'" + "x" * 56 + "...")])
+def test_a_long_value_is_told_in_60_characters(length, shown):
+    found = {one.pointer: one.found for one in validate({"cdiVersion": "x" * length})}
+    assert found["/cdiVersion"] == shown
+
+
 @pytest.mark.parametrize("content, complaint", BAD_JSON.values(), ids=BAD_JSON)
 def test_a_bad_json_file_gets_one_error_that_names_it(content, complaint):
     with pytest.raises(CdiError, match=f"^a.json: .*{complaint}"):
@@ -254,7 +260,7 @@ def test_as_many_levels_as_are_allowed(lists, is_refused):
 
 @pytest.mark.usefixtures("parser")
 def test_values_are_counted_with_what_aliases_repeat(monkeypatch):
-    """1,000,000 at most; less here, as PyYAML without libyaml takes half a minute for that many."""
+    """1,500,000 at most; less here, as PyYAML without libyaml takes half a minute for that many."""
     monkeypatch.setattr(yaml_subset, "NODES", 1000)
     for content in (b"a: [" + b"0," * 1000 + b"]", b"a: &a [" + b"0," * 300 + b"]\nb: [*a, *a, *a]"):
         with pytest.raises(CdiError, match="^a.yaml: .*found more than 1000 values, expected at most 1000, or JSON"):

@@ -9,7 +9,15 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases
 
-ROWS = {"0.2.9": "0.3.0", "0.3.0": "0.3.0", "0.5.3": "0.5.1", "0.5.9": "0.5.4", "0.10.0": "0.8.0", "9.0.0": "1.1.1"}
+ROWS = {
+    "0.2.9": "0.3.0",
+    "0.3.0": "0.3.0",
+    "0.5.3": "0.5.1",
+    "0.5.9": "0.5.4",
+    "0.6.0": "0.6.0",
+    "0.10.0": "0.8.0",
+    "9.0.0": "1.1.1",
+}
 
 
 @pytest.mark.parametrize(("version", "row"), ROWS.items())

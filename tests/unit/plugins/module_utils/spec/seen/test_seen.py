@@ -53,6 +53,7 @@ def test_case(case):
         (b"kind: !!binary YS5jb20vZ3B1", True),
         (b"kind: !!str a.com/nic", False),
         (b'kind: !!str "a.com/gp\\x75"', True),
+        (b'kind: "a.com\\_gpu"', False),
         (b"a: !!str b\rkind: !!binary YS5jb20vZ3B1", True),
         (b"kind: a.com/gpus", True),  # it may be a key of something else, and to be asked for costs little
         (b"kind: a.com/nic: b", False),
@@ -109,7 +110,10 @@ class TestRegistry:
             tmp_path, "a.json", containerEdits={"mounts": [{"hostPath": "/a", "containerPath": "/b", "type": "c"}]}
         )
         path = f"{tmp_path}/a.json"
-        assert registry.load([str(tmp_path)], ["0.5.1"]).devices == {"a.com/gpu=a0": path}
+        found = registry.load([str(tmp_path)], ["0.5.1"])
+        assert found.devices == {"a.com/gpu=a0": path}
+        (file,) = found.specs
+        assert (file.qualified_names, file.seen_by) == (["a.com/gpu=a0"], {"0.4.0", "0.5.0", "0.5.1"})
         assert registry.load([str(tmp_path)], ["0.5.4"]).devices == {}
         assert "minimum-version" in registry.load([str(tmp_path)]).errors[path]
 
