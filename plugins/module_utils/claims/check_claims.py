@@ -59,7 +59,8 @@ def check_claims(places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRec
     faults += [ClaimFault(path, error, POD_BY_HAND) for path, error in pods.errors.items()]
     if not pods.errors:
         directory = os.path.join(places.state_dir, pod_record.DIRECTORY)
-        left = [claim.id for claim in stored.claims if claim.of_pods and claim.id not in pods.claims]
+        granted = [claim for claim in stored.claims if claim.state != ASKED]
+        left = [claim.id for claim in granted if claim.of_pods and claim.id not in pods.claims]
         faults += [ClaimFault(id_, f"is a claim of pods, and no pod in {directory} has it", GIVE_BACK) for id_ in left]
     seen = registry.load(places.spec_dirs)
     lost = lost or LedgerGrants(places, boot_id).lost

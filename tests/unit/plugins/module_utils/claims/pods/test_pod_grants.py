@@ -18,14 +18,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import GIVE_BACK, POD_BY_HAND, check_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import (
+    GC,
+    GIVE_BACK,
+    POD_BY_HAND,
+    check_claims,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_grants, pod_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods, delete_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE, REFERENCE
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import pod_path, read_pods
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import read_claim, read_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import read_claim, read_claims, write_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
@@ -285,6 +291,13 @@ class TestRecord:
         else:
             assert (id_, advice) == ("pod_default_a_c", GIVE_BACK) and str(path.parent) in fault
         assert list(pods.granted()) == ["pod_default_a_c"]
+
+    def test_a_claim_that_is_only_asked_for_is_told_once(self, pods):
+        pods.add(a_pod("a", gpu=1))
+        Path(pod_path(pods.places.state_dir, "default/a")).unlink()
+        claim = read_claim(pods.places.state_dir, "pod_default_a_c")
+        write_claim(pods.places.state_dir, claim._replace(state=ASKED))
+        assert [one.advice for one in check_claims(pods.places, BOOT).faults] == [GC]
 
     def test_a_claim_that_cannot_be_given_back_keeps_its_pod(self, pods):
         pods.add([a_pod("a", gpu=1), a_pod("b", tty=1)])
