@@ -84,6 +84,12 @@ class TestOrder:
         after = inject(before, ["vendor.com/gpu=x"], of(mounts=[{"hostPath": "/usr", "containerPath": "/z"}]))
         assert [mount["destination"] for mount in after["mounts"]] == ["/z", "//a/b", "/x/y/z"]
 
+    @pytest.mark.parametrize(("namespaces", "options"), [(["pid"], ["bind"]), (["pid", "user"], ["bind", "idmap"])])
+    def test_a_bind_mount_is_mapped_in_a_user_namespace_alone(self, namespaces, options):
+        mount = {"hostPath": "/etc", "containerPath": "/a", "options": ["bind"]}
+        document = {"linux": {"namespaces": [{"type": name} for name in namespaces]}}
+        assert inject(document, ["vendor.com/gpu=x"], of(mounts=[mount]))["mounts"][0]["options"] == options
+
     def test_a_node_is_read_from_the_host_and_allowed(self):
         found = inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[{"path": "/dev/gpu", "hostPath": "/dev/null"}]))
         assert found["linux"]["devices"] == [

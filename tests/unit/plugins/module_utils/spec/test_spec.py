@@ -186,6 +186,7 @@ BAD_JSON = {
     "an escape of JSON only": (b'{"kind": "a\\/b"}', "YAML parsers, which runtimes use"),
     "a surrogate pair": (b'{"kind": "\\ud83d\\ude00"}', "YAML parsers, which runtimes use"),
     "a control character": (b'{"kind": "\x7f"}', "YAML parsers, which runtimes use"),
+    "one that is not of ASCII": (b'{"kind": "\xc2\x80"}', "YAML parsers, which runtimes use"),
     "a colon in the next line": (b'{"kind"\n: 1}', "YAML parsers, which runtimes use"),
     "a long key": (b'{"' + b"k" * 1100 + b'": 1}', "YAML parsers, which runtimes use"),
     "a tab in front": (b"\t{}", "YAML parsers, which runtimes use"),
