@@ -31,6 +31,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases, seen
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.spec.seen.test_seen import TABLE, as_file
 
 FILES = int(os.environ.get("SEEN", "3000"))  # of each test
 SEED = int(os.environ.get("SEED", "1"))
@@ -107,6 +108,23 @@ def test_what_each_release_takes_a_file_for(judges, capsys):
     assert figures["strictly refused, and read by some release"] > FILES // 20
     assert figures["read by some releases and not by others"] > FILES // 4
     assert figures["unclear"] < FILES // 5
+
+
+def test_the_cases_of_the_unit_tests_are_true(judges):
+    """Their table says what each release takes a file for; here the releases say it themselves."""
+    made = {name: as_file(case) for name, case in TABLE["cases"].items()}
+    answers = ask(judges, [judge.reading(*one) for one in made.values()])
+    wrong = []
+    for index, (case, (name, content)) in enumerate(made.items()):
+        sight = seen.read_sight(content, name)
+        found = {release: difference(sight, row, answers[release][index]) for release, row in ROWS.items()}
+        wrong += [f"{release}: {case}: {problem}" for release, problem in found.items() if problem]
+        wrong += [
+            f"{release}: {case}: no crash"
+            for release, row in ROWS.items()
+            if row in sight.crashes and not answers[release][index].get("crash")
+        ]
+    assert not wrong, "\n".join(wrong)
 
 
 # -- directories
