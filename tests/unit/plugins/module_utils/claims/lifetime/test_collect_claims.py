@@ -166,6 +166,12 @@ class TestCollect:
         remove_pod(claims.places.state_dir, "default/pod")
         assert claims.collect().freed == ("one",)
 
+    def test_the_claim_of_a_pod_whose_record_is_lost_stays(self, claims):
+        claim, _changed = claims.add("one", "gpu:1")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        claims.change("one", of_pods=True)
+        assert claims.collect().freed == ()
+
     def test_a_job_ends_its_claim_itself(self, claims):
         claim, _changed = claims.add("one", "gpu:1", job="Slurm job 1, restart 0")
         Path(users_path(claims.places.state_dir, claim), "a").write_text("")
