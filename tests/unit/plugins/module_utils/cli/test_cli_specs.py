@@ -257,6 +257,14 @@ class TestInject:
         assert status == 0 and err.count("\n") == bool(told)
         assert not told or err.startswith(f"fleet-cdi: warning: vendor.com/new=x: {told} does not resolve it, only ")
 
+    @pytest.mark.parametrize(("docker", "is_told"), [("28.1.0", True), ("28.2.0", False)])
+    def test_a_spec_directory_that_is_a_symlink(self, fleet_cdi, bundle, tmp_path, monkeypatch, docker, is_told):
+        (tmp_path / "etc").rename(tmp_path / "elsewhere")
+        (tmp_path / "etc").symlink_to("elsewhere")
+        monkeypatch.setattr(detect, "detect", lambda _path: detect.named({"docker": docker}))
+        status, _out, err = fleet_cdi("inject", bundle, "vendor.com/gpu=x")
+        assert (status, f"docker {docker} does not resolve it" in err) == (0, is_told)
+
     def test_the_document_with_its_devices(self, fleet_cdi, bundle):
         status, out, _err = fleet_cdi("inject", bundle, "vendor.com/gpu=x")
         document = json.loads(out)
