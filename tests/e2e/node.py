@@ -20,8 +20,8 @@ from pathlib import Path
 
 # $1: the node's directory, $2: its own programs. /var/lib is on the disk: the store of grants syncs for real, and
 # overlays don't lie on overlays. /etc, /opt and /usr/local are the machine's (but for the node's own programs, where it
-# has some), what is written there is not. Directories that tests use are made anew: the machine's would bring
-# its specs, and list nothing once somebody removes them there. Who ignores SIGCHLD has no zombies.
+# has some), what is written there is not. Directories that tests use are made anew: those of the machine would bring
+# its specs, and would be empty if somebody removed them there. The shell ignores SIGCHLD, so it leaves no zombies.
 SETUP = """
 set -e
 mount --bind "$1/lib" /var/lib
