@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.rings import ring
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.rings import Levels, ring
 
 SCORES = st.integers(-2, 3)
 # Two devices with fast links to three others: no one of the five cuts them, and yet they are no ring.
@@ -45,3 +46,41 @@ def test_a_ring_is_as_fast_as_the_best_order(machine: tuple[list[list[int]], lis
     pairs, members = machine
     found, best = ring(pairs, members, least), slowest(pairs, members)
     assert found == best or found < least > best
+
+
+@given(machines(), st.integers(3, 5), st.data())
+def test_no_ring_is_faster_than_the_bound(
+    machine: tuple[list[list[int]], list[int]], number: int, data: st.DataObject
+) -> None:
+    pairs, members = machine
+    rooms = {one: members.count(one) for one in members}
+    needed = data.draw(st.lists(st.sampled_from(members), unique=True, max_size=2))
+    rings = [slowest(pairs, list(chosen)) for chosen in combinations(members, number) if set(needed) <= set(chosen)]
+    levels = Levels(pairs, rooms, needed, number)
+    for known in rings:
+        assert levels.best(known) >= max(rings)
+
+
+# Rows of pairs, devices in each class, classes of given devices, number; the bound is the best ring in these machines.
+BOUNDS = {
+    "a clique": ([[0, 5, 5, 1], [5, 0, 5, 1], [5, 5, 0, 1], [1, 1, 1, 0]], [1, 1, 1, 1], [], 3, 5),
+    "a clique that is too small": ([[0, 5, 5, 1], [5, 0, 5, 1], [5, 5, 0, 1], [1, 1, 1, 0]], [1, 1, 1, 1], [], 4, 1),
+    "a clique without a given device": ([[0, 5, 5, 1], [5, 0, 5, 1], [5, 5, 0, 1], [1, 1, 1, 0]], [1] * 4, [3], 3, 1),
+    "a chain has two ends": ([[5, 5, 1, 1], [5, 5, 5, 1], [1, 5, 5, 5], [1, 1, 5, 5]], [1] * 4, [], 3, 1),
+    "a given end of a chain": ([[0, 5, 1, 1], [5, 0, 5, 1], [1, 5, 0, 5], [1, 1, 5, 0]], [1] * 4, [0], 4, 1),
+    "a class of two is two neighbours": ([[0, 5, 1], [5, 5, 1], [1, 1, 0]], [1, 2, 1], [], 3, 5),
+    "a class of one is one": ([[0, 5, 1], [5, 5, 1], [1, 1, 0]], [1, 1, 1], [], 3, 1),
+    "devices of one class": ([[5, 1], [1, 7]], [3, 2], [], 3, 5),
+    "two classes of two": ([[1, 5], [5, 1]], [2, 2], [], 4, 5),
+    "which are four devices": ([[1, 5, 1], [5, 1, 1], [1, 1, 1]], [2, 2, 1], [], 5, 1),
+    "the larger of two cliques": (
+        [[0, 5, 5, 1, 1, 1, 1], [5, 0, 5, 1, 1, 1, 1], [5, 5, 0, 1, 1, 1, 1], [1, 1, 1, 0, 4, 4, 4],
+         [1, 1, 1, 4, 0, 4, 4], [1, 1, 1, 4, 4, 0, 4], [1, 1, 1, 4, 4, 4, 0]], [1] * 7, [], 4, 4,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOUNDS.values(), ids=BOUNDS)
+def test_the_bound(case: tuple[list[list[int]], list[int], list[int], int, int]) -> None:
+    pairs, rooms, needed, number, best = case
+    assert Levels(pairs, dict(enumerate(rooms)), needed, number).best(1) == best
