@@ -171,6 +171,8 @@ def test_overwritten_in_the_middle(ledger, whole):
         "DELETE FROM grants WHERE id = 3; DELETE FROM locks WHERE grant_id = 3; UPDATE kinds SET held = held - 1",
         "UPDATE grants SET request_id = 'other' WHERE id = 3",
         "UPDATE grants SET record = substr(record, 9) WHERE id = 3",
+        "UPDATE grants SET record = record || char(228) WHERE id = 3",
+        "UPDATE grants SET record = CAST(record AS BLOB) WHERE id = 3",
         "INSERT INTO shares VALUES ('pci:1', 'memory', 1, 0, 1, 1)",
         "DROP TRIGGER compatible",
         "DELETE FROM state",

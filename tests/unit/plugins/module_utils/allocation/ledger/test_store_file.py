@@ -26,6 +26,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import
     errors,
     filesystem,
     lock_file,
+    store,
     store_file,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold
@@ -38,6 +39,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.le
     held,
     hold,
     key,
+    touch,
 )
 
 
@@ -110,6 +112,16 @@ class TestPlace:
             add(ledger, 1)
         assert not os.path.exists(volatile / "elsewhere")
 
+    @pytest.mark.parametrize("name", FILES[:2:2] + FILES[2:])
+    def test_a_symlink_to_what_was_the_file_is_refused(self, volatile, ledger, name):
+        add(ledger, 1)
+        path = Path(directory(ledger), name)
+        content = path.rename(volatile / "elsewhere").read_bytes()
+        path.symlink_to(volatile / "elsewhere")
+        with pytest.raises(errors.Unusable):
+            add(ledger, 2)
+        assert (volatile / "elsewhere").read_bytes() == content
+
     @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["directory", "fifo"])
     def test_what_is_no_regular_file_is_refused(self, ledger, make):
         os.mkdir(directory(ledger), 0o755)
@@ -145,6 +157,30 @@ class TestPlace:
         (volatile / "cdi").touch()
         with pytest.raises(errors.Unusable, match="is not a directory"):
             add(Ledger(str(volatile / "cdi"), "boot-1"), 1)
+
+    def test_a_path_through_a_file_is_told_and_no_missing_store(self, volatile):
+        (volatile / "cdi").touch()
+        with pytest.raises(errors.Unusable, match=r"ledger\.db: .*Not a directory"):
+            store_file.look(str(volatile / "cdi/ledger.db"))
+
+    def test_a_store_that_is_replaced_before_it_is_opened_is_looked_at_again(self, ledger, monkeypatch):
+        """What was learned about the first file is not used for the second one."""
+        add(ledger, 1, 2)
+        checked = []
+
+        def replace(path):
+            store_file.check_header(path)
+            checked.append(os.stat(path).st_ino)
+            if len(checked) == 1:
+                Path(f"{path}.copy").write_bytes(Path(path).read_bytes())
+                os.replace(f"{path}.copy", path)
+
+        monkeypatch.setattr(store, "check_header", replace)
+        touch(ledger)
+        fresh = Ledger(directory(ledger), "boot-1")
+        add(fresh, 3)
+        assert len(checked) > 1 and checked[0] != checked[1]
+        assert held(fresh) == [1, 2, 3]
 
     def test_a_network_file_system_is_refused(self, ledger, monkeypatch):
         monkeypatch.setattr(filesystem, "type_of", lambda _path: "nfs4")
@@ -243,6 +279,19 @@ class TestFailures:
         other.close()
         assert busy.value.cause == "busy"
         add(ledger, 2)
+
+    def test_another_program_that_ends_in_time_is_waited_for(self, ledger):
+        add(ledger, 1)
+        other = sqlite3.connect(ledger.path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        leaves = threading.Timer(0.2, other.close)
+        leaves.start()
+        add(Ledger(directory(ledger), "boot-1", wait=60), 2)
+        leaves.join()
+        assert held(ledger) == [1, 2]
+
+    def test_who_has_no_time_left_asks_once_more(self):
+        assert store_file.milliseconds(time.monotonic() - 5) == 10
 
     def test_another_process_of_ours_is_stopped(self, ledger):
         add(ledger, 1)
