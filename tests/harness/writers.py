@@ -249,7 +249,7 @@ def pods(at: Tree) -> None:
 
 def undo(at: Tree) -> None:
     """Everything taken back but the release."""
-    undoing.undo(str(at.state))
+    undoing.undo(_places(at))
 
 
 class Sources:

@@ -20,7 +20,7 @@ def run(arguments: Any, paths: Layout) -> int:
     edits = read_manifest(paths.state_dir).edits
     readers = {path: str(record["for"]).partition("/")[0] for path, record in edits.items()}
     with StepLine("takes files back"):
-        done = undo(paths.state_dir, check=arguments.check, force=arguments.force, places=paths)
+        done = undo(paths, check=arguments.check, force=arguments.force)
     if not arguments.check:
         ends = [("removed", done.removed), ("restored", done.restored)]
         log_verb("undo", (f"{what}: {path}" for what, found in ends for path in found))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from .. import files
 from ..claims.calls import Caller
@@ -46,26 +46,27 @@ class Undone(NamedTuple):
     kept: tuple[tuple[str, str], ...]  # (path, why)
 
 
-def undo(state_dir: str, check: bool = False, force: bool = False, places: Optional[Layout] = None) -> Undone:
+def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     """Remove each file that we wrote, put the earlier file back, and forget the settings.
 
     In other tools' files remove only the keys that we set and that still have our values.
 
     While a device is held nothing is touched: the request needs the configuration to give it back, and a container that
     restarts needs the spec. A file that another process changed is kept, with its record. `kept` reports both, and
-    `force` removes them all, and first ends the claims at `places`: their plugins need the configurations. If that
-    fails, the rest stays, so that a later run can end them. Raises CdiError if the manifest can't be read.
+    `force` removes them all, and first ends the claims: their plugins need the configurations. If that fails, the rest
+    stays, so that a later run can end them. Raises CdiError if the manifest can't be read.
     """
-    state_dir = os.path.abspath(state_dir)
+    places = places._replace(state_dir=os.path.abspath(places.state_dir))
+    state_dir = places.state_dir
     ended: tuple[str, ...] = ()
-    if places and force and _may_have_claims(state_dir):
+    if force and _may_have_claims(state_dir):
         from ..claims.lifetime.every_claim import end_every_claim
 
         ended, failed = end_every_claim(places, _caller(places), this_boot(places), check)
         if failed:
             return Undone(ended, (), failed)
     done = _undo(state_dir, check, force)
-    if places and not check and not done.kept:
+    if not check and not done.kept:
         from ..claims.lifetime.every_claim import forget_claims
 
         forget_claims(places, _caller(places))

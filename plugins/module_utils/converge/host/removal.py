@@ -23,7 +23,7 @@ def remove(run: HostRun) -> PartOutcome:
     check_prefix(settings["prefix"], settings["state_dir"])
     state_dir, listing, prefix = settings["state_dir"], settings["device_list"], settings["prefix"]
     places = Layout(state_dir, listing, prefix=prefix, spec_dirs=tuple(run.spec_dirs))
-    done = undo(state_dir, run.check, settings["force"], places)
+    done = undo(places, run.check, settings["force"])
     result = {"removed": list(done.removed), "restored": list(done.restored)}
     changed = bool(done.removed or done.restored)
     if done.kept:

@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 
 import pytest
+from layouts import layout_beside
 from parser_texts import CASES
 
 from ansible_collections.fleet.cdi.plugins.module_utils import manifest
@@ -102,6 +103,7 @@ def life_of_kinds(tmp_path, monkeypatch):
             read_settings({**places, "prefix": f"{root}/opt", "devices": entries(number)}), "", False
         )
         none = run._replace(settings={**run.settings, "devices": {}})
+        layout = layout_beside(f"{root}/state")
         changed = []
 
         def specs(of):
@@ -109,7 +111,7 @@ def life_of_kinds(tmp_path, monkeypatch):
 
         done = {name: calls(specs(of), b"") for name, of in (("first", run), ("again", run), ("none", none))}
         calls(specs(run), b"")
-        done["undo"] = calls(lambda _content: changed.append(bool(undo.undo(f"{root}/state").removed)), b"")
+        done["undo"] = calls(lambda _content: changed.append(bool(undo.undo(layout).removed)), b"")
         assert changed == [True, False, True, True, True]
         return done
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
@@ -274,12 +275,12 @@ class TestUndo:
     def test_the_store_stays_while_anybody_holds_a_device(self, host):
         host.add(host.conf, "tty:1", "a")
         for options in ({"check": True}, {}):
-            ((path, why),) = undo(str(host.state), **options).kept
+            ((path, why),) = undo(layout_beside(host.state), **options).kept
             assert path == str(host.state / "ledger.db")
             assert "devices are granted to 1 request(s)" in why
         assert held(host) == ["a"]
-        assert undo(str(host.state), check=True, force=True).removed == (path,)
-        assert undo(str(host.state), force=True).removed == (path,)
+        assert undo(layout_beside(host.state), check=True, force=True).removed == (path,)
+        assert undo(layout_beside(host.state), force=True).removed == (path,)
         assert not host.state.exists()
 
     def test_nothing_is_touched_while_anybody_holds_a_device(self, host, tmp_path):
@@ -291,20 +292,20 @@ class TestUndo:
         before = (host.state / "manifest.json").read_bytes()
         host.add(host.conf, "tty:1", "a")
         for options in ({"check": True}, {}):
-            done = undo(str(host.state), **options)
+            done = undo(layout_beside(host.state), **options)
             assert (done.removed, done.restored) == ((), ())
             ((_path, why),) = done.kept
             assert "request a (tty/generic-tty) has tty:tty13" in why and "Nothing was touched" in why
             assert conf.exists() and spec.exists() and (host.state / "manifest.json").read_bytes() == before
         host.ask("DEL", host.conf, request_id="a")
-        assert set(undo(str(host.state)).removed) == {str(conf), str(spec), str(host.state / "ledger.db")}
+        assert set(undo(layout_beside(host.state)).removed) == {str(conf), str(spec), str(host.state / "ledger.db")}
 
     def test_force_takes_all_of_it(self, host, tmp_path):
         conf = tmp_path / "etc/tty.d/mine.conf"
         with locked_manifest(str(host.state)) as manifest:
             manifest.write(str(conf), b"{}")
         host.add(host.conf, "tty:1", "a")
-        assert undo(str(host.state), force=True).kept == ()
+        assert undo(layout_beside(host.state), force=True).kept == ()
         assert not conf.exists() and not host.state.exists()
 
     @pytest.mark.parametrize(("state", "stays"), [("running", True), ("paused", True), ("exited", False)])
@@ -319,27 +320,27 @@ class TestUndo:
             "Config": {"CreateCommand": ["podman", "run", "--device", "fleet.cdi/tty=tty13", "image"]},
         }
         monkeypatch.setattr(containers, "ENGINES", {"podman": lambda: [one]})
-        done = undo(str(host.state))
+        done = undo(layout_beside(host.state))
         assert spec.exists() == stays
         if stays:
             ((path, why),) = done.kept
             assert path == str(spec) and "container web (podman, " + state + ") has fleet.cdi/tty=tty13" in why
-            assert undo(str(host.state), force=True) == ((str(spec),), (), ())
+            assert undo(layout_beside(host.state), force=True) == ((str(spec),), (), ())
 
     def test_it_goes_when_nobody_does(self, host):
         conf = host.configure({**host.conf, "args": {"teardown": ["/bin/true"]}})
         host.add(conf, "tty:1", "a")
         host.ask("DEL", conf, request_id="a")
-        assert undo(str(host.state)).removed == (str(host.state / "ledger.db"),)
+        assert undo(layout_beside(host.state)).removed == (str(host.state / "ledger.db"),)
         assert not host.state.exists()
-        assert undo(str(host.state)).removed == ()
+        assert undo(layout_beside(host.state)).removed == ()
 
     def test_a_store_that_nobody_can_read_stays(self, host):
         host.add(host.conf, "tty:1", "a")
         path = host.state / "ledger.db"
         path.unlink()
         path.symlink_to("/dev/null")
-        assert [one for one, _why in undo(str(host.state)).kept] == [str(path)]
+        assert [one for one, _why in undo(layout_beside(host.state)).kept] == [str(path)]
 
 
 def test_a_store_of_this_release_needs_no_migration(host):

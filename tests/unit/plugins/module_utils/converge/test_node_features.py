@@ -11,6 +11,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.node_features import feature_text, label_value
@@ -107,7 +108,7 @@ def test_the_file_is_kept_moved_and_taken_back(host):
     assert host("--output", path)[1] == f"removed: {path}\n"
     host.offer(GPU)
     assert host("--output", path)[0] == 0
-    assert undo(str(host.state)).removed == (path,) and not host.path.parent.exists()
+    assert undo(layout_beside(host.state)).removed == (path,) and not host.path.parent.exists()
 
 
 def test_without_a_path_ours_goes_and_a_file_of_others_stays(host):

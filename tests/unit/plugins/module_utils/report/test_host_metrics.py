@@ -109,7 +109,7 @@ def test_a_failed_refresh_is_noted_and_a_check_is_not(host, monkeypatch):
 def test_undo_takes_the_note(host):
     assert run(host, "refresh", "--no-claims") == 0
     assert os.path.exists(last_refresh.note_path(host.places.inventory))
-    undo(host.places.state_dir)
+    undo(host.places)
     assert not os.path.exists(last_refresh.note_path(host.places.inventory))
 
 

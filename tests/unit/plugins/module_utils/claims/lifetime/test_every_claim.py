@@ -31,7 +31,7 @@ class Leaving:
         self.claims, self.state = claims, claims.places.state_dir
 
     def undo(self, **options):
-        return undo(self.state, places=self.claims.places, **options)
+        return undo(self.claims.places, **options)
 
     def path(self, id_):
         return os.path.join(self.state, "claims", f"{id_}.json")

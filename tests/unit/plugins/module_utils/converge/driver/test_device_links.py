@@ -10,6 +10,7 @@ import os
 import stat
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
@@ -116,7 +117,7 @@ def test_a_link_of_others_stays(host, text, fault):
     (host.dev / "char").mkdir()
     (host.dev / "char/195:0").symlink_to(text)
     assert host.keep() == {} and host.look()["nvidia0"].fault == fault
-    assert undo(host.state).removed == () and host.links() == {"char/195:0": text}
+    assert undo(layout_beside(host.state)).removed == () and host.links() == {"char/195:0": text}
 
 
 def test_a_number_that_changed_takes_the_old_link_along(linked):
@@ -139,9 +140,9 @@ def test_a_node_that_is_gone_loses_its_link(linked):
 
 
 def test_undo_takes_them_back(linked):
-    assert undo(linked.state, check=True).removed == (str(linked.dev / "char/195:0"),)
+    assert undo(layout_beside(linked.state), check=True).removed == (str(linked.dev / "char/195:0"),)
     assert linked.links() == {"char/195:0": "../nvidia0"}
-    assert undo(linked.state).removed == (str(linked.dev / "char/195:0"),)
+    assert undo(layout_beside(linked.state)).removed == (str(linked.dev / "char/195:0"),)
     assert linked.links() == {} and not (linked.dev / "char").exists() and not os.path.exists(linked.state)
 
 
@@ -149,13 +150,13 @@ def test_undo_leaves_what_somebody_put_in_its_place(linked):
     link = linked.dev / "char/195:0"
     link.unlink()
     link.symlink_to(linked.dev / "nvidia0")
-    assert undo(linked.state).removed == () and link.is_symlink()
+    assert undo(layout_beside(linked.state)).removed == () and link.is_symlink()
 
 
 def test_after_a_reboot_the_same_link_is_somebody_elses(linked, monkeypatch):
     monkeypatch.setattr(inventory, "boot_id", lambda *_arguments: "another boot")
     assert linked.keep() == {}
-    assert undo(linked.state).removed == () and linked.links() == {"char/195:0": "../nvidia0"}
+    assert undo(layout_beside(linked.state)).removed == () and linked.links() == {"char/195:0": "../nvidia0"}
 
 
 def test_what_another_tool_makes_at_the_same_moment_is_theirs(host, monkeypatch):

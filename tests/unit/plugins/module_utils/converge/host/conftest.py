@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo
@@ -81,4 +82,4 @@ def answer(prefix: Path) -> Iterator[Answer]:
         return cdi_host.answer({**options, "state_dir": None, "release": release, "archive": None}, check)
 
     yield run
-    undo.undo(usual["state_dir"], force=True)
+    undo.undo(layout_beside(usual["state_dir"]), force=True)

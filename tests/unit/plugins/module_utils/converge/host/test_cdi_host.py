@@ -326,6 +326,7 @@ def test_a_host_converges_itself_from_the_settings_of_a_run(
 def test_a_removal_ends_claims_by_force_alone(answer: Answer, prefix: Path) -> None:
     state_dir = str(prefix.parent / "state")
     answer(devices=TWO)
+    os.makedirs(os.path.dirname(store.claim_path(state_dir, "job")), 0o700)
     store.write_claim(state_dir, ClaimRecord(WantedClaim("job", {"gpu": 1}), state=GRANTED))
     refused, _warnings = answer(devices=TWO, state="absent", check=True)
     assert refused["failed"] and "claim job has devices. Give it back (`fleet-cdi claim del job`)" in refused["msg"]

@@ -90,7 +90,7 @@ def test_absent_and_undo(host):
     assert len(host.converge(None).changed) == 2
     assert host.files() == []
     host.converge()
-    assert undo(host.places.state_dir).kept == ()
+    assert undo(host.places).kept == ()
     assert host.files() == []
 
 
@@ -111,7 +111,7 @@ def test_a_foreign_file_stays(host):
         with pytest.raises(CdiError, match="is not ours"):
             host.converge(document)
     host.converge(force=True)
-    undo(host.places.state_dir)
+    undo(host.places)
     assert (host.base / "etc/tty.d/generic.conf").read_text() == "{}"
 
 

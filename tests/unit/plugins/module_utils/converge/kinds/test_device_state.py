@@ -118,7 +118,7 @@ def test_a_file_that_the_manifest_does_not_know_any_more_is_ours_all_the_same(pl
     os.unlink(os.path.join(places.state_dir, "manifest.json"))
     change(places, "misc:tun", "broken")
     assert sorted(device_state.read_disabled(places.state_dir)) == ["misc:fuse", "misc:tun"]
-    assert undo(places.state_dir).kept == ()
+    assert undo(places).kept == ()
     assert device_state.read_disabled(places.state_dir) == {}
 
 
@@ -202,7 +202,7 @@ def test_without_an_inventory_nothing_tells_which_card_is_there_now(places):
 
 def test_undo_forgets_it(places):
     change(places, "misc:fuse", "broken")
-    assert undo(places.state_dir).kept == ()
+    assert undo(places).kept == ()
     assert not _files(places)
 
 

@@ -10,6 +10,7 @@ import os
 import re
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
@@ -119,7 +120,7 @@ def test_a_spec_that_we_refuse_and_some_release_reads_provides_its_kind(host, di
     assert registry.load(host.directories, releases.BY_NAME).devices == {
         f"{KIND}={name}": ours for name in ("0", "all")
     }
-    assert undo(host.state_dir).restored == (path,)
+    assert undo(layout_beside(host.state_dir)).restored == (path,)
 
 
 def test_a_provider_that_a_runtime_here_does_not_read_is_said(host):
@@ -155,7 +156,7 @@ def test_replace_says_what_to_disable_and_undo_puts_it_back(host, directory, nam
     assert any("To keep it away: " in warning for warning in plan.warnings)
     assert host.offered().keys() == {f"{KIND}=0", f"{KIND}=all"}
     assert host.converge(foreign.REPLACE).changes == ()
-    undo(host.state_dir)
+    undo(layout_beside(host.state_dir))
     assert host.offered() == dict.fromkeys((f"{KIND}=0", f"{KIND}=GPU-1234", f"{KIND}=all"), path)
 
 

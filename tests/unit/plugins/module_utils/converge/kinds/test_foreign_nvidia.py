@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign
@@ -85,6 +86,6 @@ def test_replace_offers_the_same_names_and_undo_puts_theirs_back(host):
     plan = converge(foreign.REPLACE)
     assert any("nvidia-cdi-refresh" in warning for warning in plan.warnings)
     assert registry.load(directories).devices == dict.fromkeys(NAMES, f"{directories[0]}/nvidia.com-gpu.json")
-    undo(state)
+    undo(layout_beside(state))
     assert registry.load(directories).devices == dict.fromkeys(NAMES, str(paths[-1]))
     assert {path.read_text(encoding="utf-8") for path in paths} == {THEIRS}

@@ -101,7 +101,7 @@ def test_the_way_on_after_a_lost_manifest(host):
     assert (refresh(host.places).failed, host.problems()) == ((), {})
     again = host.provision("fuse")
     assert again.plan.changes == () and not any("taken over" in text for text in again.warnings)
-    assert undo(host.places.state_dir).kept == ()
+    assert undo(host.places).kept == ()
     assert host.files() == ["conf/misc.d/m.conf"]
 
 
@@ -120,7 +120,7 @@ def test_the_last_device_may_be_gone_as_well(host):
     host.lose()
     assert any("taken over" in text for text in host.provision("no/such").warnings)
     assert not host.path.exists() and not os.path.exists(host.places.inventory)
-    assert undo(host.places.state_dir).kept == () and host.files() == []
+    assert undo(host.places).kept == () and host.files() == []
 
 
 def test_explicit_content_takes_it_over_too(host):

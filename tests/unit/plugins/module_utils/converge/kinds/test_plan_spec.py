@@ -12,6 +12,7 @@ import shutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
@@ -250,7 +251,7 @@ def test_one_that_was_deleted_is_forgotten_once_where_undo_has_a_file_to_put_bac
     host.converge(SPEC, force=True)
     os.unlink(f"{host.etc}/{FILE}")
     assert host.converge(None).changes and host.converge(None).changes == ()
-    undo(host.state_dir)
+    undo(layout_beside(host.state_dir))
     assert host.everything() == {f"etc/{FILE}": b"theirs"}
 
 
@@ -270,7 +271,7 @@ def test_a_foreign_file_stays_unless_forced_and_undo_brings_it_back(host):
     assert host.everything() == before
     host.converge(SPEC, force=True)
     host.converge(OTHER)
-    assert undo(host.state_dir) == ((), (path,), ())
+    assert undo(layout_beside(host.state_dir)) == ((), (path,), ())
     assert host.everything() == before
 
 
@@ -281,7 +282,7 @@ def test_a_file_with_our_very_content_becomes_ours_again_after_a_lost_manifest(h
     shutil.rmtree(host.state_dir)
     assert [change.before == change.after for change in host.converge(SPEC, check=True).changes] == [True]
     assert len(host.converge(SPEC).changes) == 1 and host.converge(SPEC).changes == ()
-    assert undo(host.state_dir).removed == (f"{host.etc}/{FILE}",)
+    assert undo(layout_beside(host.state_dir)).removed == (f"{host.etc}/{FILE}",)
     (host.root / "etc").rmdir()  # its record is lost, too
     assert host.everything() == before
 
@@ -292,7 +293,7 @@ def test_a_directory_that_becomes_a_link_keeps_our_files_ours(host):
     (host.root / "etc").symlink_to("moved")
     assert host.converge(SPEC).changes == ()
     assert [change.path for change in host.converge(OTHER).changes] == [f"{host.etc}/{FILE}"]
-    assert undo(host.state_dir).removed == (f"{host.root}/moved/{FILE}",)
+    assert undo(layout_beside(host.state_dir)).removed == (f"{host.root}/moved/{FILE}",)
 
 
 def test_drift_is_mended(host):
@@ -432,18 +433,18 @@ class TestUndo:
     def test_takes_back_exactly_what_we_wrote(self, host):
         theirs = host.put(host.etc, "theirs.json", b"{}")
         host.converge(SPEC)
-        assert undo(host.state_dir, check=True).removed == (f"{host.etc}/{FILE}",)
-        assert undo(host.state_dir).removed == (f"{host.etc}/{FILE}",)
+        assert undo(layout_beside(host.state_dir), check=True).removed == (f"{host.etc}/{FILE}",)
+        assert undo(layout_beside(host.state_dir)).removed == (f"{host.etc}/{FILE}",)
         assert list(host.everything()) == ["etc/theirs.json"] and files.read(theirs).content == b"{}"
-        assert undo(host.state_dir) == ((), (), ())
+        assert undo(layout_beside(host.state_dir)) == ((), (), ())
 
     def test_keeps_what_somebody_changed_since_and_says_so_until_it_is_forced(self, host):
         host.converge(SPEC)
         path = host.put(host.etc, FILE, b"edited")
         for _time in range(2):
-            (kept,) = undo(host.state_dir).kept
+            (kept,) = undo(layout_beside(host.state_dir)).kept
             assert kept[0] == path and "was changed since fleet.cdi wrote it" in kept[1]
-        assert undo(host.state_dir, force=True).removed == (path,)
+        assert undo(layout_beside(host.state_dir), force=True).removed == (path,)
         assert host.everything() == {}
 
     def test_says_what_only_a_newer_release_can_undo(self, host):
@@ -451,7 +452,7 @@ class TestUndo:
         manifest = host.root / "state/manifest.json"
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "claims": {"a": 1}}))
         for _time in range(2):
-            ((path, why),) = undo(host.state_dir).kept
+            ((path, why),) = undo(layout_beside(host.state_dir)).kept
             assert (
                 path == str(manifest)
                 and why == "has 'claims', which a newer release noted: undo that with the newer one"
@@ -466,5 +467,5 @@ def test_after_any_sequence_the_file_says_what_was_wanted_last_and_undo_leaves_n
         host.converge(spec)
     live = files.read(f"{host.etc}/{FILE}")
     assert (json.loads(live.content) if live else None) == (wanted[-1] if wanted else None)
-    undo(host.state_dir)
+    undo(layout_beside(host.state_dir))
     assert list(host.root.iterdir()) == []

@@ -76,7 +76,7 @@ def test_undo_takes_pools_back(host, configure):
     configure("good", {**CONFIG, "args": ARGS})
     host.refresh()
     assert os.path.exists(path_of(host, ARGS))
-    undo(host.places.state_dir)
+    undo(host.places)
     assert not os.path.exists(path_of(host, ARGS))
 
 

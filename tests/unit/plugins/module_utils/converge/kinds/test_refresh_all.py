@@ -236,13 +236,13 @@ class TestTrouble:
     def test_undo_forgets_what_was_wanted(self, host):
         host.insert(1)
         host.refresh()
-        undo(host.places.state_dir)
+        undo(host.places)
         assert not host.spec_path.exists() and not os.path.exists(host.places.state_dir)
         assert host.refresh() == refresh_all.Report((), (), (), host.refresh().warnings)
         assert not host.spec_path.exists()
 
     def test_undo_forgets_a_kind_without_a_file_as_well(self, host):
-        undo(host.places.state_dir)
+        undo(host.places)
         assert not os.path.exists(host.places.state_dir)
 
     @pytest.mark.parametrize("forgotten", [True, False])

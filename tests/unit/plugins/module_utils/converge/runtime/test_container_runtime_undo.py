@@ -9,6 +9,7 @@ import json
 import os
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
@@ -26,9 +27,9 @@ class TestUndone:
     def test_with_all_the_rest(self, docker):
         docker.write(THEIRS)
         docker.converge()
-        preview = undo(docker.state, check=True)
+        preview = undo(layout_beside(docker.state), check=True)
         assert (preview.restored, docker.content) == ((docker.config,), OURS)
-        assert undo(docker.state).restored == (docker.config,)
+        assert undo(layout_beside(docker.state)).restored == (docker.config,)
         assert (docker.content, os.path.exists(docker.state)) == (THEIRS, False)
 
     def test_by_the_command_line_which_says_when_it_counts(self, docker, capsys):
@@ -41,30 +42,30 @@ class TestUndone:
     def test_what_others_added_stays(self, docker):
         docker.converge()
         docker.write(docker.content.replace(b"true}\n", b'true},\n    "debug": true\n'))
-        assert undo(docker.state).restored == (docker.config,)
+        assert undo(layout_beside(docker.state)).restored == (docker.config,)
         assert json.loads(docker.content) == {"debug": True}
 
     def test_a_file_of_ours_goes(self, docker):
         docker.converge()
-        assert undo(docker.state).removed == (docker.config,)
+        assert undo(layout_beside(docker.state)).removed == (docker.config,)
         assert docker.content is None
 
     def test_a_file_that_is_broken_by_now_is_kept_with_its_record(self, docker):
         docker.write(THEIRS)
         docker.converge()
         docker.write(OURS[:-3])
-        ((path, why),) = undo(docker.state).kept
+        ((path, why),) = undo(layout_beside(docker.state)).kept
         assert path == docker.config and "expected a JSON object" in why
         assert docker.content == OURS[:-3]
         docker.write(OURS)
-        assert undo(docker.state).restored == (docker.config,)
+        assert undo(layout_beside(docker.state)).restored == (docker.config,)
         assert docker.content == THEIRS
 
     def test_one_that_is_gone_is_forgotten(self, docker):
         docker.write(THEIRS)
         docker.converge()
         os.unlink(docker.config)
-        done = undo(docker.state)
+        done = undo(layout_beside(docker.state))
         assert done == ((), (), ())
         assert not os.path.exists(docker.state)
 
@@ -97,7 +98,7 @@ class TestUndone:
         monkeypatch.setattr(files, "replace", replace)
         assert read_manifest(docker.state).edits and docker.content == THEIRS
         assert docker.converge().changed and docker.content == OURS
-        assert undo(docker.state).restored and docker.content == THEIRS
+        assert undo(layout_beside(docker.state)).restored and docker.content == THEIRS
 
     def test_a_damaged_record_is_refused(self, docker):
         docker.write(THEIRS)
@@ -109,7 +110,7 @@ class TestUndone:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(document, file)
         with pytest.raises(CdiError, match="manifest.json: is damaged"):
-            undo(docker.state)
+            undo(layout_beside(docker.state))
         assert docker.content == OURS
 
 

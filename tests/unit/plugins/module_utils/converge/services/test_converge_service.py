@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
     converge_service,
@@ -134,7 +135,7 @@ def test_undo_does_so_as_well(host: HostByItself, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(converge_service, "run_on_host", host.systemd)
     monkeypatch.setattr(converge_service.systemd, "booted", lambda: True)
     host.systemd.told = []
-    assert len(undo(host.state_dir).removed) == 3
+    assert len(undo(layout_beside(host.state_dir)).removed) == 3
     assert host.everything() == {} and f"systemctl stop {converge_unit.CONVERGE_SERVICE} {TIMER}" in host.told
 
 

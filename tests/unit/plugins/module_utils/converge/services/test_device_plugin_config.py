@@ -9,6 +9,7 @@ import hashlib
 import json
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_config as module
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
@@ -116,7 +117,7 @@ def test_absent_and_undo_leave_nothing(host, tmp_path):
     assert not list(tmp_path.iterdir())
     assert host.write(b"") is None
     host.write()
-    undo(host.state_dir)
+    undo(layout_beside(host.state_dir))
     assert not list(tmp_path.iterdir())
 
 

@@ -10,6 +10,7 @@ import os
 import socket
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import schema
@@ -66,7 +67,7 @@ class TestAbsent:
         stop, forget, this = service.stop, service.forget, service.ServiceHost(node.run, lambda: True)
         monkeypatch.setattr(service, "stop", lambda host=this: stop(host))
         monkeypatch.setattr(service, "forget", lambda host=this: forget(host))
-        return lambda **options: undo(node.state_dir, **options)
+        return lambda **options: undo(layout_beside(node.state_dir), **options)
 
     def test_undo_does_so_as_well(self, node, tmp_path, undone):
         node.install()

@@ -10,6 +10,7 @@ import re
 import subprocess
 
 import pytest
+from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_service, refresh_unit, units
@@ -216,8 +217,8 @@ def test_undo_does_so_as_well(host, tmp_path, monkeypatch):
     systemd, state_dir = host
     monkeypatch.setattr(refresh_service, "run_on_host", systemd)
     monkeypatch.setattr(refresh_service.systemd, "booted", lambda: True)
-    assert len(undo(state_dir, check=True).removed) == 8 and systemd.enabled
-    undo(state_dir)
+    assert len(undo(layout_beside(state_dir), check=True).removed) == 8 and systemd.enabled
+    undo(layout_beside(state_dir))
     assert everything(tmp_path) == {} and not systemd.enabled and not systemd.active
 
 
