@@ -224,7 +224,7 @@ def put_aside(path: str) -> str:
                 _second_name(name, kept + name[len(path) :])
         sync(os.path.dirname(path))
     except OSError as error:
-        raise errors.of_system(path, "put aside", error) from None
+        raise errors.of_system(path, "keep a copy of", error) from None
     return kept
 
 

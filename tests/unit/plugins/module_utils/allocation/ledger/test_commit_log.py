@@ -191,6 +191,14 @@ def test_a_log_that_was_damaged_beside_a_store_that_is_older_is_no_silent_loss(l
     assert held(later) == [1, 3]
 
 
+def test_a_log_of_which_the_end_is_missing_is_not_clean(ledger):
+    add(ledger, 1)
+    log = at(ledger, "ledger.log")
+    assert commit_log.read(log).is_clean
+    os.truncate(log, os.path.getsize(log) - 1)
+    assert not commit_log.read(log).is_clean
+
+
 @pytest.mark.parametrize("position", [3, 30, -20])
 def test_a_log_that_was_damaged_beside_a_store_that_is_whole(ledger, position):
     add(ledger, 1, 2, 3)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc as garbage
 import os
 import random
@@ -16,7 +17,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, store_file
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, rebuild, store_file
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
     MARK,
     GrantPart,
@@ -282,6 +283,50 @@ def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(ledger, whole, 
         assert file.read() == content
     judge(ledger, content)
     assert len([name for name in os.listdir(directory(ledger)) if "damaged" in name and "journal" not in name]) == 1
+
+
+def test_without_hard_links_the_store_is_renamed(ledger, whole, monkeypatch):
+    content = whole["ledger.db"][:9000]
+    ledger = put(ledger, whole, content)
+
+    def refused(*_arguments):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    judge(ledger, content)
+    assert ledger.reports
+
+
+def test_a_store_that_gets_no_second_name_stays(ledger, whole, monkeypatch):
+    content = whole["ledger.db"][:9000]
+    ledger = put(ledger, whole, content)
+
+    def broken(*_arguments):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "link", broken)
+    with pytest.raises(errors.Unusable, match="can't keep a copy of it: Input/output error"):
+        held(ledger)
+    with open(ledger.path, "rb") as file:
+        assert file.read() == content
+
+
+def test_what_a_killed_process_had_not_committed_is_rolled_back_first(tmp_path):
+    """Its journal is still there, and the file has some of what it changed."""
+    path, image = str(tmp_path / "ledger.db"), str(tmp_path / "image.db")
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA cache_size = 5")
+    db.execute("CREATE TABLE grants (id INTEGER PRIMARY KEY, record TEXT)")
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO grants VALUES (?, ?)", ((number, f"{number}" * 500) for number in range(100, 200)))
+    db.execute("COMMIT")
+    db.execute("BEGIN")
+    db.execute("UPDATE grants SET record = 'half of a change' || record")
+    for name in ("", "-journal"):
+        shutil.copyfile(path + name, image + name)
+    db.close()
+    assert b"half of a change" in (tmp_path / "image.db").read_bytes()
+    assert set(rebuild.readable(image)) == {f"{number}" * 500 for number in range(100, 200)}
 
 
 class TestMemoryThatGrew:
