@@ -24,7 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import
     store,
     store_file,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import DAMAGED, examine
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import CHANGED, DAMAGED, examine
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.ledger.stores import (
@@ -212,6 +212,12 @@ def test_a_log_that_was_damaged_beside_a_store_that_is_whole(ledger, position):
     assert held(put(later, content(later))) == [1, 2, 3, 4]
 
 
+def test_a_new_log_has_room_of_half_of_what_it_begins_with(tmp_path):
+    text = b"x" * (3 * commit_log.ROOM)
+    tail, room = commit_log.write(str(tmp_path / "log"), text)
+    assert room == tail.offset // 2 and (tmp_path / "log").stat().st_size == tail.offset + room
+
+
 def test_the_log_does_not_grow_for_ever(ledger, monkeypatch):
     monkeypatch.setattr(commit_log, "ROOM", 20_000)
     monkeypatch.setattr(commit_log, "LEAST", 4_000)
@@ -242,6 +248,15 @@ def test_a_store_that_a_power_cut_tore_looks_well_to_who_only_looks(ledger):
     assert (seen.state, seen.problem) == ("", "") and len(seen.grants) == 2
     later = put(ledger, {**content(ledger), "ledger.db": before["ledger.db"][:4096]})
     assert len(examine(directory(later), "boot-2").grants) == 2
+
+
+def test_a_store_that_another_program_wrote_to_is_told(ledger):
+    """In this boot; after a power cut the time of the file says nothing."""
+    add(ledger, 1)
+    touch(ledger)
+    assert examine(directory(ledger), "boot-1").state == CHANGED
+    for other in ("boot-0", "boot-2"):
+        assert examine(directory(ledger), other).state != CHANGED
 
 
 def test_a_store_that_is_torn_without_a_power_cut_is_damaged(ledger):

@@ -320,7 +320,7 @@ class TestOwners:
         with pytest.raises(errors.Refused, match="external holds 1 of its devices; expected none outside claims"):
             ledger.set_owners("v/gpu", ["claims"])
         with pytest.raises(errors.Refused, match="found 'me'"):
-            ledger.set_owners("v/gpu", ["me"])
+            ledger.set_owners("v/gpu", ["you", "me"])
         ledger.set_owners("v/gpu", ["claims", "external"])
         ledger.set_owners("v/gpu", [])
         assert ledger.owners() == {}

@@ -158,6 +158,12 @@ class TestPlace:
         with pytest.raises(errors.Unusable, match="is not a directory"):
             add(Ledger(str(volatile / "cdi"), "boot-1"), 1)
 
+    def test_a_store_that_becomes_a_link_before_its_header_is_read(self, volatile, ledger):
+        add(ledger, 1)
+        (volatile / "link").symlink_to(ledger.path)
+        with pytest.raises(errors.Unusable, match="link: can't read it"):
+            store_file.check_header(str(volatile / "link"))
+
     def test_a_path_through_a_file_is_told_and_no_missing_store(self, volatile):
         (volatile / "cdi").touch()
         with pytest.raises(errors.Unusable, match=r"ledger\.db: .*Not a directory"):
