@@ -285,14 +285,19 @@ def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(ledger, whole, 
     assert len([name for name in os.listdir(directory(ledger)) if "damaged" in name and "journal" not in name]) == 1
 
 
+def no_links(code):
+    """What os.link is where the file system answers with this error."""
+
+    def link(*_arguments):
+        raise OSError(code, os.strerror(code))
+
+    return link
+
+
 def test_without_hard_links_the_store_is_renamed(ledger, whole, monkeypatch):
     content = whole["ledger.db"][:9000]
     ledger = put(ledger, whole, content)
-
-    def refused(*_arguments):
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "link", no_links(errno.EPERM))
     judge(ledger, content)
     assert ledger.reports
 
@@ -300,11 +305,7 @@ def test_without_hard_links_the_store_is_renamed(ledger, whole, monkeypatch):
 def test_a_store_that_gets_no_second_name_stays(ledger, whole, monkeypatch):
     content = whole["ledger.db"][:9000]
     ledger = put(ledger, whole, content)
-
-    def broken(*_arguments):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "link", broken)
+    monkeypatch.setattr(os, "link", no_links(errno.EIO))
     with pytest.raises(errors.Unusable, match="can't keep a copy of it: Input/output error"):
         held(ledger)
     with open(ledger.path, "rb") as file:
