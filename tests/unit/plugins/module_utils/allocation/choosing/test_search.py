@@ -26,11 +26,12 @@ CASES = yaml.safe_load(Path(__file__).with_name("search.yml").read_text())
 def machine(case: dict[str, Any]) -> Machine:
     """A machine of `size` classes of `room` devices, with links, NUMA nodes and NICs by chance.
 
-    `inside`: the links of devices of each class, where they are not by chance.
+    `inside` has the links of devices of one class, and `between` those of two, where they are not by chance.
     """
     size, source = case["size"], random.Random(case["seed"])
-    between = machines.scattered(size, case["scores"], case["seed"])
-    inside = case.get("inside") or [source.choice(case["scores"]) for _class in range(size)]
+    scores = case.get("scores", [0])
+    between = case.get("between") or machines.scattered(size, scores, case["seed"])
+    inside = case.get("inside") or [source.choice(scores) for _class in range(size)]
     pairs = tuple(
         tuple(inside[one] if one == other else score for other, score in enumerate(row))
         for one, row in enumerate(between)

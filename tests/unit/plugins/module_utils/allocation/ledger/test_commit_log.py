@@ -259,6 +259,19 @@ def test_a_store_that_another_program_wrote_to_is_told(ledger):
         assert examine(directory(ledger), other).state != CHANGED
 
 
+def test_a_log_that_another_program_wrote_to_is_told(ledger):
+    add(ledger, 1)
+    before = content(ledger)["ledger.log"]
+    add(ledger, 2)
+    with open(at(ledger, "ledger.log"), "wb") as file:
+        file.write(before)
+    seen = examine(directory(ledger), "boot-1")
+    assert (seen.state, len(seen.grants)) == (
+        CHANGED,
+        2,
+    ) and "ledger.log is not as the last grant left it" in seen.problem
+
+
 def test_a_store_that_is_torn_without_a_power_cut_is_damaged(ledger):
     add(ledger, 1)
     before = content(ledger)
