@@ -266,10 +266,8 @@ def test_a_log_that_another_program_wrote_to_is_told(ledger):
     with open(at(ledger, "ledger.log"), "wb") as file:
         file.write(before)
     seen = examine(directory(ledger), "boot-1")
-    assert (seen.state, len(seen.grants)) == (
-        CHANGED,
-        2,
-    ) and "ledger.log is not as the last grant left it" in seen.problem
+    assert (seen.state, len(seen.grants)) == (CHANGED, 2)
+    assert "ledger.log is not as the last grant left it" in seen.problem
 
 
 def test_a_store_that_is_torn_without_a_power_cut_is_damaged(ledger):
