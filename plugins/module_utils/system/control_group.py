@@ -33,7 +33,7 @@ POD = r"(?:(?:.+-)?kubepods(?:-[a-z]+)?-)?pod([0-9A-Za-z_-]{8,64})(?:\.slice)?\Z
 JOB = r"job_([0-9]+)\Z"
 USERS_MANAGER = r"user@[1-9]"  # not root's own
 UNIT = r".+\.(?:service|scope|socket|mount|swap)\Z"
-LONGEST = 4096  # bytes of /proc/PID/cgroup that are read
+LONGEST = 1 << 16  # bytes of /proc/PID/cgroup that are read: some 13 lines, each with a path of 4096 at most
 
 
 class Group(NamedTuple):
@@ -66,21 +66,23 @@ def parse(text: str) -> Group:
 
     Takes the hierarchy with the most facts. Of equals the unified one comes first, then systemd's own.
     """
-    paths = {}
-    for line in text.splitlines():
-        _number, _colon, rest = line.partition(":")
-        controllers, _colon, path = rest.partition(":")
-        paths[controllers] = path
+    paths = _paths(text)
     groups = [of_path(paths.get(name, "")) for name in ("", "name=systemd")]
     groups += [of_path(paths[name]) for name in sorted(paths)]
     return max(groups, key=_said)
 
 
+def _paths(text: str) -> dict[str, str]:
+    """Return the path for each list of controllers. A group's name may have any character but a newline and "/"."""
+    rows = (line.split(":", 2) for line in text.split("\n"))
+    return {row[1]: row[2] for row in rows if len(row) == 3}
+
+
 def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
     """Return those of the containers `ids` (64 hexadecimal digits) that have a process in a control group of theirs.
 
-    Any user can give a group such a name below their own manager, and a container below its own group: neither counts.
-    A service that root started for a user with `Delegate=` can do so, too, and counts: a claim that is kept for too
+    The outermost container of a path counts. Any user can give a group such a name below their own manager, and a
+    container below its own group: neither counts, and no container hides by such a group. A service that root started for a user with `Delegate=` can do so, too, and counts: a claim that is kept for too
     long is better than a device that two containers have. Raises OSError where a process can't be looked at.
     """
     wanted = {id_: id_.encode("ascii") for id_ in ids if re.match(ID, id_)}
@@ -94,16 +96,31 @@ def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         if any(digits in content for digits in wanted.values()):  # not so conmon's own group, which has the id, too
-            group = parse(content.decode("utf-8", "surrogateescape"))
-            if not _named_by_another(group):
-                found.update(wanted.keys() & {group.container})
+            for path in _paths(content.decode("utf-8", "surrogateescape")).values():
+                found.update(wanted.keys() & {_outermost(path)})
     return found
 
 
-def _named_by_another(group: Group) -> bool:
-    """Return True if a user's manager or another container is above the container's own group."""
-    above = of_path(os.path.dirname(group.path[: group.path.find(group.container)]))
-    return bool(above.container or re.match(USERS_MANAGER, above.unit))
+def _outermost(path: str) -> str:
+    """Return the container of the host that a group belongs to; "" below a user's manager, and without a container."""
+    before = ""
+    for step in path.split("/"):
+        if re.match(USERS_MANAGER, step):
+            return ""
+        container, _engine = _container(step, before)
+        if container:
+            return container
+        before = step
+    return ""
+
+
+def _container(step: str, before: str) -> tuple[str, str]:
+    """Return the container that a step of a path names, and its engine; "" for none. `before`: the step above it."""
+    for form, engine in CONTAINERS:
+        found = re.match(form, step)
+        if found:
+            return found.group(1), engine
+    return (step, BELOW.get(before, "")) if re.match(ID, step) or before in BELOW else ("", "")
 
 
 def _said(group: Group) -> int:
@@ -116,13 +133,9 @@ def of_path(path: str) -> Group:
     unit = container = engine = pod = job = before = ""
     in_slurm = False
     for step in path.split("/"):
-        found = [(match.group(1), name) for form, name in CONTAINERS for match in [re.match(form, step)] if match]
-        if found:
-            container, engine = found[0]
-        elif re.match(ID, step):
-            container, engine = step, BELOW.get(before, "")
-        elif before in BELOW and step and not container:
-            container, engine = step, BELOW[before]
+        inner, its_engine = _container(step, before)
+        if inner:
+            container, engine = inner, its_engine
         is_pod = re.match(POD, step) if "kubepods" in path else None
         if is_pod:
             pod = is_pod.group(1).replace("_", "-")

@@ -28,7 +28,7 @@ from typing import NamedTuple, Optional
 
 from . import control_group
 from .control_group import Group
-from .proc import ROUNDS, EveryProcess
+from .proc import ROUNDS, EveryProcess, user_ids
 
 Number = tuple[str, int, int]  # "c" or "b", major, minor
 
@@ -411,9 +411,8 @@ def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
 
 def _uid(process: int) -> int:
     """Return the real user id of a process; -1 if it has ended."""
-    with suppress(OSError, ValueError, StopIteration):
-        status = _text(process, "status", control_group.LONGEST)
-        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))
+    with suppress(OSError, IndexError):
+        return user_ids(process)[0]
     return -1
 
 

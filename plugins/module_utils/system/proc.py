@@ -137,10 +137,34 @@ def running(program: str) -> list[int]:
     return sorted(found)
 
 
+def user_ids(process: int) -> list[int]:
+    """Return the real, effective, saved and file system user ids of the process with this open folder.
+
+    Raises OSError if it has ended.
+    """
+    return _ids(process, b"Uid:")
+
+
+def group_ids(process: int) -> set[int]:
+    """Return all groups of the process with this open folder. Raises OSError if it has ended."""
+    return {*_ids(process, b"Gid:"), *_ids(process, b"Groups:")}
+
+
+def _ids(process: int, field: bytes) -> list[int]:
+    """Return the numbers of a field of /proc/PID/status.
+
+    The first line is the name that the process gave itself: the kernel escapes a newline in it, and nothing else at
+    which str.splitlines or a file opened as text ends a line.
+    """
+    for line in _read(process, "status").split(b"\n"):
+        if line.startswith(field):
+            return [int(word) for word in line.split()[1:]]
+    return []
+
+
 def is_roots(process: int) -> bool:
     """Tell if all user ids of the process with this open folder are root's. Raises OSError if it has ended."""
-    lines = _read(process, "status").splitlines()
-    return [line.split()[1:] for line in lines if line.startswith(b"Uid:")] == [[b"0"] * 4]
+    return user_ids(process) == [0] * 4
 
 
 def _is_roots_now(process: int) -> bool:

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from ...layout import Layout
 from ...records import CdiError, Node
 from ...safe_text import one_line
-from ...system import access_list, openers, passed_files
+from ...system import access_list, openers, passed_files, proc
 from ...system.occupied import SHARED
 from ...system.openers import Opener
 from ..record import ClaimRecord
@@ -93,8 +93,12 @@ def _was_handed(places: Layout, opener: Opener, node: Node) -> bool:
 
 def _groups(opener: Opener) -> set[int]:
     """Return the groups of a process; none if it has ended."""
-    with suppress(OSError, ValueError), open(f"/proc/{opener.pid}/status", encoding="utf-8") as lines:
-        return {int(word) for line in lines if line.startswith(("Gid:", "Groups:")) for word in line.split()[1:]}
+    with suppress(OSError):
+        process = os.open(f"/proc/{opener.pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return proc.group_ids(process)
+        finally:
+            os.close(process)
     return set()
 
 

@@ -168,6 +168,27 @@ def holder():
         one.stdout.close()
 
 
+# Texts that a process may take as its name, proc_pid_comm(5). Python's str.splitlines ends a line at each.
+ENDS_OF_LINES = ["\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, {!r}.encode()); "
+
+
+@pytest.mark.parametrize("end", ENDS_OF_LINES, ids=ascii)
+def test_a_process_that_forges_the_ids_of_its_status_by_its_name(nodes, full, holder, end):
+    """With the name "a\\vUid:\\t0" a process of the user passed for one of root's."""
+    process = holder(UID, NAMED.format(f"a{end}Uid:\t0"))
+    assert f"/dev/full is open in pid {process.pid} (" in open_nodes(nodes.places, full[1])
+
+
+@pytest.mark.counterpart("acl")
+@pytest.mark.parametrize("end", ENDS_OF_LINES, ids=ascii)
+def test_a_process_that_forges_its_groups_by_its_name(nodes, full, holder, end):
+    """The groups of a process tell whether it can open the node without the user's help."""
+    subprocess.run(["setfacl", "-m", "g:44:rw", str(nodes.root) + full[0].path], check=True)
+    other = holder(OTHER, NAMED.format(f"a{end}Gid:\t44"))
+    assert f"/dev/full is open in pid {other.pid} (" in open_nodes(nodes.places, full[1])
+
+
 def test_a_descriptor_that_was_handed_to_another_user(nodes, full, holder):
     other = holder(OTHER)
     assert f"/dev/full is open in pid {other.pid} (" in open_nodes(nodes.places, full[1])

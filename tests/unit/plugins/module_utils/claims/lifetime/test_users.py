@@ -110,6 +110,10 @@ USERS_OWN = "user.slice/user-1000.slice/user@1000.service"
         (f"machine.slice/libpod-{'ab' * 32}.scope/container/libpod-{RESTORED}.scope", False),
         (f"docker/{'ab' * 32}/docker/{RESTORED}", False),
         (f"lxc.payload.web/system.slice/docker-{RESTORED}.scope", False),
+        *((f"{USERS_OWN}/x{end}0::/machine.slice/libpod-{RESTORED}.scope", False) for end in "\r\v\x85\u2028"),
+        # Made by the container itself, to end its claim while it runs.
+        (f"machine.slice/libpod-{RESTORED}.scope/container/docker-{'ab' * 32}.scope", True),
+        (f"machine.slice/libpod-{RESTORED}.scope/user.slice/user@1.service", True),
     ],
 )
 def test_a_container_that_was_restored_without_a_hook_runs(state, start, monkeypatch, tmp_path, group, runs):
