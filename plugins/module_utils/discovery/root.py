@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import suppress
 
 LIMIT = 65536  # bytes of a file; an attribute of sysfs has at most one page, and no page of Linux is larger
+TABLE = 64 << 20  # bytes of a table in /proc: a route or a mount takes 100 to 200
 DEPTH = 200  # directories in the target of a link; a real sysfs stays below 40
 LINKS = 40  # links on the way of one path, as in the kernel (MAXSYMLINKS)
 
@@ -50,12 +52,27 @@ class Root:
         handle = os.open(place, flags)
         try:
             _check_regular(os.fstat(handle))
-            content = os.read(handle, limit + 1)
+            content = bytearray()
+            # The kernel gives a table of /proc in pieces of a page (Documentation/filesystems/seq_file.rst).
+            while len(content) <= limit and (piece := os.read(handle, limit + 1 - len(content))):
+                content += piece
         finally:
             os.close(handle)
         if len(content) > limit:
             raise OSError(errno.EFBIG, "it is larger than such a file can be")
-        return content
+        return bytes(content)
+
+    def table(self, path: str) -> list[list[str]]:
+        """The fields of each line of a table in /proc; empty if there is no such file. Raises OSError.
+
+        Fields lie between blanks and tabs. Other characters at which Python splits may be part of a field: a mount
+        point has any name.
+        """
+        try:
+            text = self.read(path, TABLE).decode("utf-8", "replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [re.split("[ \t]+", line.strip(" \t")) for line in text.split("\n") if line.strip(" \t")]
 
     def readlink(self, path: str) -> str:
         """Return the target of the symlink at `path`, or ""."""

@@ -31,7 +31,7 @@ def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each disk; for NVMe with the generic character device of the namespace, /dev/ng0n1."""
     named = globs(options.get("disks"))
     found = select(SelectRule(subsystem=("block",), node=named or DISKS[family]), snapshot)
-    used = _used(snapshot)
+    used, unseen = _used(snapshot)
     disks = [group for group in found.groups if group.members[0][0].attribute("partition") is None]
     paths = _paths(snapshot)
     generic = {device.sysname: device for device in snapshot.members("nvme-generic")}
@@ -46,6 +46,8 @@ def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
         fields["part_of"] = tuple(sorted({f"pci:{way.pci.name}" for way in ways if way.pci}))
         if reasons:
             fields["health"] = Health("reserved", f"{disk.sysname}: the host uses it: {', '.join(reasons)}")
+        elif unseen and not named:
+            fields["health"] = Health("reserved", f"{disk.sysname}: can't see whether the host uses it: {unseen}")
         members = (*group.members, (beside, "generic")) if beside else group.members
         groups.append(DeviceGroup(disk.physical, members, fields=fields))
     return found._replace(groups=tuple(groups), why=found.why or "only partitions are there")
@@ -99,26 +101,33 @@ def _uses(device: SysDevice, used: dict[str, str]) -> Iterator[str]:
                 yield f"{device.sysname} is {used[key]}"
 
 
-def _used(snapshot: Snapshot) -> dict[str, str]:
+def _used(snapshot: Snapshot) -> tuple[dict[str, str], str]:
     """Numbers or path of each device that is mounted or swapped to -> that (proc(5), mountinfo and swaps).
 
-    A file system on several devices, like btrfs, has numbers of its own; its source names one of them.
+    A file system on several devices, like btrfs, has numbers of its own; its source names one of them. Returns also why
+    some may be missing, or "".
     """
     found: dict[str, str] = {}
-    for fields in map(str.split, _lines(snapshot, "/proc/1/mountinfo")):
-        if len(fields) > 6 and "-" in fields[6:-2]:
-            source = fields[fields.index("-", 6) + 2]
-            for key in (fields[2], source):
-                found.setdefault(key, f"mounted on {fields[4]}")
-    found.update((line.split()[0], "swap space") for line in _lines(snapshot, "/proc/swaps")[1:] if line.strip())
-    return found
+    unseen = []
+    for path, of_row in (("/proc/1/mountinfo", _mounted), ("/proc/swaps", _swapped)):
+        try:
+            rows = snapshot.root.table(path)
+        except OSError as error:
+            unseen.append(f"{path}: {error.strerror}")
+        else:
+            for key, use in (pair for row in rows for pair in of_row(row)):
+                found.setdefault(key, use)
+    return found, ", ".join(unseen)
 
 
-def _lines(snapshot: Snapshot, path: str) -> list[str]:
-    try:
-        return snapshot.root.read(path, 4 << 20).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []
+def _mounted(row: list[str]) -> Iterator[tuple[str, str]]:
+    if len(row) > 6 and "-" in row[6:-2]:
+        for key in (row[2], row[row.index("-", 6) + 2]):
+            yield key, f"mounted on {row[4]}"
+
+
+def _swapped(row: list[str]) -> Iterator[tuple[str, str]]:
+    yield row[0], "swap space"
 
 
 OPTIONS = {"disks": {**GLOBS, "description": "shell patterns of names below /dev, as in nvme1n*"}}

@@ -58,14 +58,17 @@ def _is_text(device: SysDevice) -> bool:
 
 
 def routes(snapshot: Snapshot) -> frozenset[str]:
-    """The interfaces through which this host has a route (proc(5), /proc/net/route and ipv6_route)."""
+    """The interfaces through which this host has a route (proc(5), /proc/net/route and ipv6_route).
+
+    All interfaces, if that can't be seen: to give away the one that the host routes through is to lose the host.
+    """
     found: set[str] = set()
     for name, column in (("route", 0), ("ipv6_route", -1)):
         try:
-            text = snapshot.root.read(f"/proc/net/{name}").decode("ascii", "replace")
-        except OSError:
-            continue
-        found.update(line.split()[column] for line in text.splitlines() if line.split())
+            found.update(row[column] for row in snapshot.root.table(f"/proc/net/{name}"))
+        except OSError as error:
+            snapshot.report(f"/proc/net/{name}: can't be read ({error.strerror}); taken as a route through each interface")
+            return frozenset(device.sysname for device in snapshot.members("net"))
     return frozenset(found - {"Iface", "lo"})
 
 
