@@ -54,16 +54,22 @@ class SysDevice:
 
     @cached_property
     def uevent(self) -> dict[str, str]:
-        """The kernel's own properties: MAJOR, MINOR, DEVNAME, DRIVER, PCI_ID ..."""
-        text = self.attribute("uevent") or ""
-        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        """The kernel's own properties: MAJOR, MINOR, DEVNAME, MODALIAS ...
+
+        Of a property that comes twice, the first counts. The kernel's core writes its own before those of bus and class
+        (drivers/base/core.c, dev_uevent), and these may repeat a text of the firmware as it is: NAME of an input device
+        is the product string of USB, which may have a line break (drivers/input/input.c, input_dev_uevent).
+        """
+        found: dict[str, str] = {}
+        for line in (self.attribute("uevent") or "").split("\n"):
+            name, _equals, value = line.partition("=")
+            found.setdefault(name, value)
+        return found
 
     @cached_property
     def bound(self) -> str:
         """The driver bound to this very device, "" without one."""
-        return printable(os.path.basename(self.snapshot.root.readlink(f"{self.path}/driver"))) or self.uevent.get(
-            "DRIVER", ""
-        )
+        return printable(os.path.basename(self.snapshot.root.readlink(f"{self.path}/driver")))
 
     @cached_property
     def driver(self) -> str:
@@ -162,13 +168,15 @@ class SysDevice:
 
     @cached_property
     def node(self) -> Optional[Node]:
-        """The device node that belongs to this device, None if it has none."""
-        major, minor = self.uevent.get("MAJOR", ""), self.uevent.get("MINOR", "")
-        if not major:  # no uevent in this dump
-            major, _colon, minor = (self.attribute("dev") or "").partition(":")
+        """The device node that belongs to this device, None if it has none.
+
+        Attribute `dev` says so: no text of the firmware is in it.
+        """
+        major, _colon, minor = (self.attribute("dev") or "").partition(":")
         if not (NUMBER.match(major) and NUMBER.match(minor)):
             return None
-        name = self.uevent.get("DEVNAME") or self.sysname
+        named = (self.uevent.get("MAJOR"), self.uevent.get("MINOR")) == (major, minor)
+        name = (self.uevent.get("DEVNAME", "") if named else "") or self.sysname
         if name.startswith("/dev/"):  # kernels before 2.6.38
             name = name[5:]
         if os.path.normpath("/dev/" + name) != "/dev/" + name or not name.isprintable():

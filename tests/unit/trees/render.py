@@ -4,7 +4,7 @@
 """Small trees of sysfs and /dev, rendered from YAML. What is called a dump is real; these never are.
 
 devices:
-  /sys/devices/pci0000:00/0000:00:01.0:   # a directory
+  /sys/devices/pci0000:00/0000:00:01.0:   # a directory; with attribute `dev`, if `uevent` has MAJOR
     subsystem: bus/pci                    # its link, and the entry in /sys/bus/pci/devices or /sys/class/<class>
     driver: demo                          # its link to the driver
     uevent: {MAJOR: 226, ...}             # the file
@@ -47,7 +47,10 @@ def _device(base: Path, path: str, device: dict[str, Any]) -> None:
     directory = _below(base, path)
     directory.mkdir(parents=True, exist_ok=True)
     if "uevent" in device:
-        _write(directory / "uevent", "".join(f"{key}={value}\n" for key, value in device["uevent"].items()))
+        uevent = device["uevent"]
+        _write(directory / "uevent", "".join(f"{key}={value}\n" for key, value in uevent.items()))
+        if {"MAJOR", "MINOR"} <= uevent.keys():
+            _write(directory / "dev", f"{uevent['MAJOR']}:{uevent['MINOR']}\n")
     for name, value in device.get("attributes", {}).items():
         _write(directory / name, value if isinstance(value, bytes) else f"{value}\n")
     if "driver" in device:

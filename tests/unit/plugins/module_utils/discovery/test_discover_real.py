@@ -132,7 +132,7 @@ LINK = "/dev/dri/by-path/pci-0000:3b:00.0-card"
 def card(**properties):
     return {
         "devices": {
-            "/sys/devices/pci0000:00/0000:3b:00.0": {"subsystem": "bus/pci", "uevent": {"DRIVER": "demo"}},
+            "/sys/devices/pci0000:00/0000:3b:00.0": {"subsystem": "bus/pci", "driver": "demo"},
             CARD: {
                 "subsystem": "class/drm",
                 "uevent": {"MAJOR": 226, "MINOR": 0, "DEVNAME": "dri/card0", **properties},

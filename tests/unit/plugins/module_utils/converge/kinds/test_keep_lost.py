@@ -168,6 +168,13 @@ def test_the_names_of_others_do_not_move_while_one_is_gone(host):
     }
 
 
+def renumber(host, number):
+    """Give the first card the node of card `number`."""
+    card = host.tree / "sys/devices/pci0000:00/0000:00:01.0/card/card1"
+    (card / "uevent").write_text(f"MAJOR=250\nMINOR={number}\nDEVNAME=card{number}\n")
+    (card / "dev").write_text(f"250:{number}\n")
+
+
 def test_an_entry_goes_whose_node_is_another_device_by_now(host):
     """After a reboot the kernel numbers anew: who asks for the missing device must not get another one."""
     host.insert(1, 2)
@@ -176,15 +183,14 @@ def test_an_entry_goes_whose_node_is_another_device_by_now(host):
     host.held = {id_of(2)}
     host.boot("second")
     host.insert(1)
-    moved = host.tree / "sys/devices/pci0000:00/0000:00:01.0/card/card1/uevent"
-    moved.write_text("MAJOR=250\nMINOR=2\nDEVNAME=card2\n")
+    renumber(host, 2)
     (missing,) = host.refresh().missing
     assert (missing.id, missing.kept) == (id_of(2), True)
     assert host.spec() == {"0": "/dev/card2", "0000:00:01.0": "/dev/card2"}
     assert host.listed()[id_of(2)][0] == ("1", "0000:00:02.0")
     assert host.refresh().changed == ()
     host.insert(2)
-    moved.write_text("MAJOR=250\nMINOR=1\nDEVNAME=card1\n")
+    renumber(host, 1)
     host.refresh()
     assert host.spec() == {**CARD1, **CARD2}
 
@@ -196,8 +202,7 @@ def test_also_if_that_device_is_out_of_service(host):
     host.held = {id_of(2)}
     host.boot("second")
     host.insert(1)
-    moved = host.tree / "sys/devices/pci0000:00/0000:00:01.0/card/card1/uevent"
-    moved.write_text("MAJOR=250\nMINOR=2\nDEVNAME=card2\n")
+    renumber(host, 2)
     host.refresh(disabled={id_of(1): out_of_service.Disabled("broken fan", "then")})
     assert host.spec() == {}
 

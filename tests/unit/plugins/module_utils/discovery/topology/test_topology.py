@@ -317,14 +317,14 @@ def test_links_between_the_devices_of_two_entries(tmp_path):
     entries = {
         bus: {
             "profile": "rule",
-            "match": {"attributes": {"dev": f"*:{bus}"}},
+            "match": {"attributes": {"mark": bus}},
             "kind": f"k.x/{bus}g",
             "topology_file": "/etc/t.xml",
         }
         for bus in ("a3b", "a3c")
     }
     for bus in ("3b", "3c"):
-        (tmp_path / f"sys/class/drm/card{bus}/dev").write_text(f"226:a{bus}\n")
+        (tmp_path / f"sys/class/drm/card{bus}/mark").write_text(f"a{bus}\n")
     found = discover(entries, snapshot.take(root))
     assert [one.pci_address for one in found.devices] == ["0000:3b:00.0", "0000:3c:00.0"]
     assert plain(found.links) == [["0000:3b:00.0", "0000:3c:00.0", "NVL", 4, 100.0]]
