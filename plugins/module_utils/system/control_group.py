@@ -82,8 +82,9 @@ def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
     """Return those of the containers `ids` (64 hexadecimal digits) that have a process in a control group of theirs.
 
     The outermost container of a path counts. Any user can give a group such a name below their own manager, and a
-    container below its own group: neither counts, and no container hides by such a group. A service that root started for a user with `Delegate=` can do so, too, and counts: a claim that is kept for too
-    long is better than a device that two containers have. Raises OSError where a process can't be looked at.
+    container below its own group: neither counts, and no container hides by such a group. A service that root started
+    for a user with `Delegate=` can do so, too, and counts: a claim that is kept for too long is better than a device
+    that two containers have. Raises OSError where a process can't be looked at.
     """
     wanted = {id_: id_.encode("ascii") for id_ in ids if re.match(ID, id_)}
     found: set[str] = set()

@@ -9,6 +9,10 @@ proc_pid_fd(5), proc_pid_maps(5), proc_pid_task(5), kcmp(2), statx(2), ptrace(2)
 A thread may have a descriptor table of its own (unshare(2), CLONE_FILES), and the first thread may end before others
 do. /proc/PID/fd and /proc/PID/maps are those of the first thread, so threads are looked at, too.
 
+A process may move what it has open while we look, by dup2(2), so that no list has it where it is. So a table is looked
+at again until it has as many files as the list (Linux 6.2, where the size of /proc/PID/fd is their number), and none of
+them was closed during the look. A process that goes on like that counts as one that can't be seen.
+
 To read /proc/PID/fd of other processes needs CAP_SYS_PTRACE, and CAP_DAC_READ_SEARCH for those of other users. With
 AT_STATX_DONT_SYNC, statx never waits for a server or for a user's own file system; os.stat would.
 """
@@ -49,11 +53,11 @@ EXPECTED = (
 
 NAMED = 3  # openers that a text names before it counts the others
 SECONDS = 2.0  # for one look
-DENIED = (errno.EACCES, errno.EPERM)
+ENDED = (errno.ENOENT, errno.ESRCH)  # of a process in /proc
 SYS_PTRACE = 19  # linux/capability.h
 FIRST = "pid:[4026531836]"  # the pid namespace of the host (linux/proc_ns.h, PROC_PID_INIT_INO)
-MAPS = 16 << 20  # bytes of one process' mappings that are looked at
 CHUNK = 1 << 16  # bytes of one read(2)
+BATCH = 1 << 20  # bytes of a process' mappings that are looked at together: there may be hundreds of megabytes
 QUERIES = 16  # shared mappings of a process that are asked for one by one; the text of all is cheaper for more
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -96,7 +100,7 @@ class OpenersSeen(NamedTuple):
     processes: int = 0  # that it could look at
     unseen: int = 0  # that it could not look at
     trouble: str = ""  # another reason why it may have missed some
-    hidden: int = 0  # of those in `unseen`, the ones that may be an ordinary user's
+    hidden: int = 0  # of those in `unseen`, the ones that may be an ordinary user's; not 0 if no process could be seen
 
     @property
     def gaps(self) -> str:
@@ -126,20 +130,20 @@ def look(
     try:
         for pid, process in every.opened():
             try:
-                opened = _opened(process, wanted, nodes) | _of_threads(process, pid, wanted, nodes, every.end)
-            except (PermissionError, TimeoutError):
-                unseen += 1
-                hidden += _uid(process) != 0
+                opened = _opened(process, wanted, nodes, every.end)
+                opened |= _of_threads(process, pid, wanted, nodes, every.end)
+            except OSError as error:
+                if error.errno not in ENDED:
+                    unseen += 1
+                    hidden += _uid(process) != 0
                 continue
-            except OSError:
-                continue  # it has ended
             looked_at += 1
             if opened:
                 opener = _opener(process, pid, nodes)
                 for number in opened:
                     found.setdefault(number, []).append(opener)
     except OSError as error:
-        return OpenersSeen(trouble=f"{proc}: {error.strerror or error}")
+        return OpenersSeen(trouble=f"{proc}: {error.strerror or error}", hidden=1)
     unseen, hidden = unseen + every.left, hidden + every.left
     return OpenersSeen(_made(found), looked_at, unseen, every.trouble or _blind(proc), hidden)
 
@@ -176,33 +180,56 @@ def _number(mode: int, major: int, minor: int) -> Optional[Number]:
     return (sort, major, minor) if sort else None
 
 
-def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
-    """Return the `wanted` nodes that a thread has open; none if it has ended. Raises OSError if access is denied."""
+def _opened(process: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Number]:
+    """Return the `wanted` nodes that a thread has open; none if it has ended.
+
+    Raises OSError if they can't be seen, TimeoutError after `end` (time.monotonic), and for a thread that moves what it
+    has open all the time.
+    """
     found: set[Number] = set()
     try:
-        _add_opened(process, wanted, nodes, found)
+        for _round in range(ROUNDS):
+            if _add_opened(process, wanted, nodes, found, end):
+                return found
     except OSError as error:
-        if error.errno in DENIED:
+        if error.errno not in ENDED:
             raise
+        return found
+    if not found:
+        raise TimeoutError
     return found
 
 
-def _add_opened(process: int, wanted: _Wanted, nodes: _Nodes, found: set[Number]) -> None:
-    """Add the `wanted` nodes that a thread has open to `found`. Raises OSError if it has ended or access is denied."""
+def _add_opened(process: int, wanted: _Wanted, nodes: _Nodes, found: set[Number], end: float) -> bool:
+    """Add the `wanted` nodes that a thread has open to `found`; return False if some file was closed meanwhile.
+
+    Raises OSError if it has ended or can't be looked at, and TimeoutError after `end`.
+    """
     folder = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
     try:
-        for name in os.listdir(folder):
+        names = os.listdir(folder)
+        settled = os.fstat(folder).st_size in (0, len(names))  # 0: an older kernel
+        for name in names:
             try:
                 number = nodes.number(folder, name)
+            except PermissionError:
+                raise
             except OSError as error:
-                if error.errno in DENIED:
-                    raise
-                continue  # closed meanwhile
+                settled = settled and error.errno != errno.ENOENT  # another error is one of the file's file system
+                continue
             if number and wanted.has(number):
                 found.add(number)
     finally:
         os.close(folder)
-    found.update(number for number in _mapped(process, nodes) if number and wanted.has(number))
+    for mapping in _mappings(process, nodes, end):
+        try:
+            number = nodes.mapped(process, *mapping)
+        except FileNotFoundError:
+            settled = False
+            continue
+        if number and wanted.has(number):
+            found.add(number)
+    return settled
 
 
 def _of_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Number]:
@@ -215,13 +242,14 @@ def _of_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, end: flo
         for folder in folders:
             if time.monotonic() > end:
                 raise TimeoutError
-            found |= _opened(folder, wanted, nodes)
+            found |= _opened(folder, wanted, nodes, end)
     return found
 
 
 def other_tables(process: int, pid: int) -> Generator[int, None, None]:
-    """Yield a folder of /proc/PID/task, open, for each descriptor table but that of the first thread.
+    """Yield the folder of a thread in /proc, open, for each descriptor table but that of the first thread.
 
+    It is /proc/TID, which no list of /proc has: there a thread has map_files, as it has not in /proc/PID/task/TID.
     `process`: the open folder /proc/PID, which the caller has read. Raises OSError, TimeoutError if new threads do not
     end.
     """
@@ -241,7 +269,7 @@ def other_tables(process: int, pid: int) -> Generator[int, None, None]:
             settled = False
             tables.append(thread)
             try:
-                folder = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
+                folder = os.open(f"../{thread}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
             except FileNotFoundError:
                 continue  # it has ended
             try:
@@ -266,15 +294,23 @@ def _same_table(one: int, other: int) -> bool:
     return _KCMP >= 0 and _LIBC.syscall(_KCMP, one, other, _KCMP_FILES, 0, 0) == 0
 
 
-def _mapped(process: int, nodes: _Nodes) -> Iterator[Optional[Number]]:
-    """Yield the numbers of the nodes that a process has mapped, and None for other files. Raises OSError."""
+def _mappings(process: int, nodes: _Nodes, end: float) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+    """Yield the shared mappings of files of a process, as `shared_files` does. Raises OSError, TimeoutError."""
     file = os.open("maps", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
     try:
-        text = _content(file, MAPS) if _may_share(file, nodes) else b""
+        text = b""
+        more = _may_share(file, nodes)
+        while more:
+            batch = _content(file, BATCH)
+            more = bool(batch)
+            text += batch
+            whole = text.rfind(b"\n") + 1 if more else len(text)
+            yield from set(shared_files(text[:whole]))
+            text = text[whole:]
+            if time.monotonic() > end:
+                raise TimeoutError
     finally:
         os.close(file)
-    for place, device, inode, path in set(shared_files(text)):
-        yield nodes.mapped(process, place, device, inode, path)
 
 
 def _may_share(maps: int, nodes: _Nodes) -> bool:
@@ -353,22 +389,33 @@ class _Nodes:
         return self._answer().number if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else None
 
     def mapped(self, process: int, place: bytes, device: bytes, inode: int, path: bytes) -> Optional[Number]:
-        """Return the numbers of the file that is mapped at `place`, or None if it is unknown or not a device node."""
+        """Return the numbers of the file that is mapped at `place`, or None if it is unknown or not a device node.
+
+        Raises FileNotFoundError if the process has ended the mapping.
+        """
         key = (device, inode)
         if key not in self._known:
-            with suppress(OSError):  # not remembered, because this process may have ended its mapping just now
-                try:
-                    number = self.stat(process, b"map_files/" + place).number
-                except OSError as error:
-                    # map_files needs CAP_CHECKPOINT_RESTORE, and the directory of a thread has none. The path leads to
-                    # the same file, if it is unchanged. Only below /dev: another path may lead to a server.
-                    if error.errno not in (*DENIED, errno.ENOENT) or not path.startswith(b"/dev/"):
-                        raise
-                    there = self.stat(process, b"root" + path)
-                    major, minor = (int(part, 16) for part in device.split(b":"))
-                    number = there.number if (there.inode, there.device) == (inode, (major, minor)) else None
-                self._known[key] = number
-        return self._known.get(key)
+            try:
+                self._known[key] = self.stat(process, b"map_files/" + place).number
+            except PermissionError:  # it needs CAP_CHECKPOINT_RESTORE
+                return self._by_path(process, device, inode, path)
+        return self._known[key]
+
+    def _by_path(self, process: int, device: bytes, inode: int, path: bytes) -> Optional[Number]:
+        """Return the numbers of a mapped file, if its path is below /dev and leads to it still: others are unknown.
+
+        Another path may lead to a server, for which we would wait.
+        """
+        if not path.startswith(b"/dev/"):
+            return None
+        try:
+            there = self.stat(process, b"root" + path)
+        except OSError:
+            return None  # not remembered: the path may lead to the file for another process
+        if there.inode != inode or b"%02x:%02x" % there.device != device:
+            return None
+        self._known[device, inode] = there.number
+        return there.number
 
     def is_file(self, device: bytes, inode: int) -> bool:
         """Tell if this mapped file was seen before, and is not a device node."""
@@ -425,12 +472,12 @@ def _text(process: int, name: str, most: int) -> str:
 
 
 def _content(file: int, most: int) -> bytes:
-    """Return the first `most` bytes of an open file, without the cost of a file object. Raises OSError."""
-    pieces, left = [os.read(file, CHUNK)], most
-    while pieces[-1] and left > 0:
-        left -= len(pieces[-1])
-        pieces.append(os.read(file, CHUNK))
-    return b"".join(pieces)[:most]
+    """Return the next `most` bytes of an open file, without the cost of a file object. Raises OSError."""
+    pieces, left = [], most
+    while left > 0 and (piece := os.read(file, min(CHUNK, left))):
+        left -= len(piece)
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _blind(proc: str) -> str:

@@ -44,12 +44,16 @@ class EveryProcess:
             first, restless = not known, 0
             for index, pid in enumerate(new):
                 if time.monotonic() > self.end:
-                    self.left, self.trouble = len(new) - index, f"it would take more than {self._seconds:g} s"
+                    self.left += len(new) - index
+                    self.trouble = f"it would take more than {self._seconds:g} s"
                     return
                 try:
                     process = os.open(f"{self._proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                except OSError:
+                except (FileNotFoundError, ProcessLookupError):
                     restless += 1  # it has ended
+                    continue
+                except OSError as error:  # too many open files, no memory
+                    self.left, self.trouble = self.left + 1, error.strerror
                     continue
                 try:
                     restless += first or not _is_roots_now(process)
@@ -59,7 +63,8 @@ class EveryProcess:
             if not restless:
                 return
             known.update(new)
-        self.left, self.trouble = restless, "new processes start faster than they can be looked at"
+        self.left += restless
+        self.trouble = "new processes start faster than they can be looked at"
 
 
 def children(parents: Collection[int]) -> set[int]:

@@ -67,7 +67,9 @@ def routes(snapshot: Snapshot) -> frozenset[str]:
         try:
             found.update(row[column] for row in snapshot.root.table(f"/proc/net/{name}"))
         except OSError as error:
-            snapshot.report(f"/proc/net/{name}: can't be read ({error.strerror}); taken as a route through each interface")
+            snapshot.report(
+                f"/proc/net/{name}: can't be read ({error.strerror}); taken as a route through each interface"
+            )
             return frozenset(device.sysname for device in snapshot.members("net"))
     return frozenset(found - {"Iface", "lo"})
 

@@ -34,7 +34,7 @@ def test_links_that_climb_to_the_root_and_down_again(tmp_path, target):
 
 
 def test_a_file_that_the_kernel_gives_in_pieces_is_read_to_its_end(tmp_path, monkeypatch):
-    """A table of /proc comes by the page; 4311f5b8 saw the first 64 of 83 mounts, and the disks of the others as free."""
+    """A table of /proc comes by the page; 4311f5b8 saw 64 of 83 mounts, and the disks of the others as free."""
     real = os.read
     monkeypatch.setattr(os, "read", lambda handle, most: real(handle, min(most, 4096)))
     (tmp_path / "table").write_bytes(b"x" * 10_000)

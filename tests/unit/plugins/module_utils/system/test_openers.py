@@ -148,14 +148,82 @@ def test_threads_that_start_faster_than_they_are_looked_at_hide_their_process(no
     assert seen.hidden and opener.pid not in pids(CONSOLE)
 
 
+LOOP = ("b", 7, 7)
+
+
 @needs_nodes
-def test_a_mapping_stays_when_the_first_thread_has_ended(process):
-    path = "/dev/loop7"
-    number = openers.number_of(path)
-    if not number:
-        pytest.skip("this machine has no /dev/loop7")
-    opener = process(path, f"{MAPS}; {OF_THE_LEADER}")
-    assert pids(number) == [opener.pid]
+def test_a_mapping_stays_when_the_first_thread_has_ended(node, process):
+    """Its path is not below /dev, as that of a node which a user mounted elsewhere in a namespace of their own."""
+    opener = process(node(*LOOP), f"{MAPS}; {OF_THE_LEADER}")
+    assert pids(LOOP) == [opener.pid]
+
+
+# Maps a file with a path of nearly 4 KiB, before the node, so often that /proc/PID/maps has 20 MB.
+MAPS_MUCH = """
+import ctypes
+libc = ctypes.CDLL(None)
+for _level in range(14):
+    os.mkdir("n" * 250)
+    os.chdir("n" * 250)
+g = os.open("f", os.O_RDWR | os.O_CREAT)
+os.ftruncate(g, 4096)
+for number in range(5000):
+    assert libc.mmap(ctypes.c_void_p(0x10000000 + number * 8192), 4096, 1, 0x11, g, 0) != -1
+assert libc.mmap(ctypes.c_void_p(0x20000000), 4096, 1, 0x11, f, 0) != -1
+os.close(f)
+"""
+
+
+@needs_nodes
+def test_a_mapping_behind_megabytes_of_others_is_seen(node, process, tmp_path):
+    opener = process(node(*LOOP), f"exec({MAPS_MUCH!r})", cwd=tmp_path)
+    with open(f"/proc/{opener.pid}/maps", "rb") as file:
+        assert len(file.read()) > 16 << 20
+    assert pids(LOOP) == [opener.pid]
+
+
+# Never has the file at one number for long, and closes it there.
+MOVES = "print(1, flush=True); exec('while True: n = 903 - f if f > 899 else 900; os.dup2(f, n); os.close(f); f = n')"
+
+
+@needs_nodes
+def test_a_process_that_moves_its_descriptor_all_the_time_is_seen_or_counts_as_hidden(node, process):
+    opener = process(node(*CONSOLE), f"os.setgid(65534); os.setuid(65534); {MOVES}")
+    for _look in range(50):
+        seen = openers.look([CONSOLE])
+        assert seen.hidden or [one.pid for one in seen.openers[CONSOLE]] == [opener.pid]
+
+
+@needs_nodes
+@pytest.mark.parametrize("rounds, hidden", [(1, 0), (openers.ROUNDS, 1)])
+def test_a_table_is_looked_at_until_nothing_in_it_ends(node, process, monkeypatch, rounds, hidden):
+    opener = process(node(*CONSOLE), "os.setgid(65534); os.setuid(65534)")
+    real, looks = openers._Nodes.number, []
+
+    def number(self, folder, name):
+        found = real(self, folder, name)
+        if found == CONSOLE and len(looks) < rounds:
+            looks.append(name)
+            raise FileNotFoundError(errno.ENOENT, "closed")
+        return found
+
+    monkeypatch.setattr(openers._Nodes, "number", number)
+    seen = openers.look([CONSOLE])
+    assert [one.pid for one in seen.openers.get(CONSOLE, ())] == [opener.pid] * (not hidden)
+    assert (seen.hidden, len(looks)) == (hidden, rounds)
+
+
+@needs_nodes
+def test_without_descriptors_of_our_own_processes_are_not_seen_and_not_ended(node, process):
+    process(node(*CONSOLE), "os.setgid(65534); os.setuid(65534)")
+    code = (
+        "import resource\nfrom ansible_collections.fleet.cdi.plugins.module_utils.system import openers\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))\nseen = openers.look([('c', 4, 61)])\n"
+        "print(seen.processes, seen.hidden > 0, seen.gaps)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert re.match(r"0 True could not look at [0-9]+ of [0-9]+ processes", done.stdout), done.stdout
 
 
 @needs_nodes
@@ -265,7 +333,8 @@ def test_nothing_asked_is_nothing_looked_at():
 
 
 def test_without_proc_it_says_so(tmp_path):
-    assert "No such file" in openers.look([CONSOLE], proc=str(tmp_path / "none")).gaps
+    seen = openers.look([CONSOLE], proc=str(tmp_path / "none"))
+    assert "No such file" in seen.gaps and seen.hidden
 
 
 # Whose opening is no use of the device.
