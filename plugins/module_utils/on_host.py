@@ -48,7 +48,7 @@ def run(module: Any, call: str) -> Any:
     except ValueError:
         if not module.params["archive"]:  # a damaged installation; the archive is whole
             return module.exit_json(changed=False, needs_archive=True)
-        said = ascii((err.strip().splitlines() or ["nothing"])[-1])
+        said = ascii(err.strip().split("\n")[-1] or "nothing")
         return module.fail_json(msg=f"{command[0]}: exit status {status} and no answer to {call}: {said}", stderr=err)
     for warning in answer.get("warnings", ()):
         module.warn(warning)

@@ -150,9 +150,7 @@ def _taken(member: BundleMember, places: Layout, verb: Verb, seconds: float, lar
     if len(done.stdout) > largest:
         return _left_out(member, f"is larger than {largest} bytes")
     if not done.stdout or done.status not in (0, 1, 2):
-        return _left_out(
-            member, done.err.strip().splitlines()[-1] if done.err.strip() else f"exit status {done.status}"
-        )
+        return _left_out(member, done.err.strip().split("\n")[-1] if done.err.strip() else f"exit status {done.status}")
     return Taken(member.name, member.source, done.stdout, "")
 
 

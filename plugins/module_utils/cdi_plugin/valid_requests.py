@@ -43,8 +43,8 @@ def parse(text: str, boot_id: str, now: float) -> ValidRequests:
     Lines that begin with # are comments. `boot_id` and `now` are the present ones. Raises CdiError for a stamp that is
     missing, of another boot or in the future, for a second stamp, and for a line that is not a request.
     """
-    lines = text.splitlines()
-    as_of = _as_of(lines[0] if lines else "", boot_id, now)
+    lines = text.split("\n")
+    as_of = _as_of(lines[0], boot_id, now)
     found: list[tuple[Optional[Configuration], str]] = []
     for number, line in enumerate(lines[1:], 2):
         words = line.split()

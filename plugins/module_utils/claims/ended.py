@@ -58,7 +58,7 @@ def ended_containers(path: str, boot_id: str, id_: str) -> frozenset[str]:
     """Return the ids of the containers of all claims with this id that ended in this boot. Raises CdiError."""
     live = files.read(path, LARGEST)
     start = _line(boot_id, id_, "")[:-1]
-    lines = live.content.splitlines() if live else ()
+    lines = live.content.split(b"\n") if live else ()
     return frozenset(line[len(start) :].decode("ascii", "replace") for line in lines if line.startswith(start))
 
 

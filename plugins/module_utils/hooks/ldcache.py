@@ -51,7 +51,7 @@ def update(container: ContainerRoot, folders: Iterable[str], ldconfig: str, root
     add(container, LAST, system)
     opened = os.fstat(container.root)
     status, said = confined_ldconfig.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, opened, seconds)
-    lines = said.splitlines()[:MOST_SAID]
+    lines = [line for line in said.split("\n") if line][:MOST_SAID]
     if status:
         raise HookError(
             f"{ldconfig}: failed for the container ({_why(status, seconds)}): {'; '.join(lines) or 'it said nothing'}"

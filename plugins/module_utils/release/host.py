@@ -111,7 +111,7 @@ def distribution(root: str = "/") -> dict[str, str]:
             found = None
         if found is None:
             continue
-        for line in found.decode("utf-8", "replace").splitlines():
+        for line in found.decode("utf-8", "replace").split("\n"):
             name, equals, value = line.partition("=")
             if equals and not name.startswith("#"):
                 fields[name.strip()] = _unquoted(value)

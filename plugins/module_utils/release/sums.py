@@ -93,4 +93,4 @@ def _read(path: str) -> dict[str, str]:
     head, _newline, lines = live.content.partition(b"\n")
     if head != b"# " + hashlib.sha256(lines).hexdigest().encode():
         raise ValueError("its lines are not those that were written")
-    return {name: digest for digest, name in (line.split("  ", 1) for line in lines.decode().splitlines())}
+    return {name: digest for digest, name in (line.split("  ", 1) for line in lines.decode().split("\n") if line)}

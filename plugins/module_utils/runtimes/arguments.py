@@ -58,7 +58,7 @@ def of_unit(unit: UnitProperties, read: Callable[[str], str]) -> tuple[str, ...]
         return running
     command = unit.properties.get("ExecStart", "").partition("argv[]=")[2].partition(" ;")[0]
     variables = _variables(unit.properties.get("Environment", ""))
-    for line in unit.properties.get("EnvironmentFiles", "").splitlines():
+    for line in unit.properties.get("EnvironmentFiles", "").split("\n"):
         with suppress(CdiError, OSError, ValueError):
             variables.update(_variables(read(line.partition(" (ignore_errors=")[0])))
     words = []
@@ -99,7 +99,7 @@ def flag(arguments: Sequence[str], name: str) -> Optional[bool]:
 def _variables(text: str) -> dict[str, str]:
     """Assignments as systemd's Environment= and environment files have them."""
     found = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if not line.lstrip().startswith(("#", ";")):
             with suppress(ValueError):
                 for word in shlex.split(line):

@@ -232,7 +232,7 @@ def _run(command: list[str], deadline: float) -> str:
     except TimeoutError:
         raise ValueError(f"{' '.join(command[:3])}: did not end within {SECONDS:g} seconds") from None
     if done.status:
-        said = (done.err.strip().splitlines() or ["nothing"])[-1]
+        said = done.err.strip().split("\n")[-1] or "nothing"
         raise ValueError(f"{' '.join(command[:3])}: exit code {done.status}: {said}")
     return done.out
 

@@ -112,7 +112,7 @@ def _name(variables: Mapping[str, str]) -> str:
 def _jobs(slurm: SlurmPrograms, name: str) -> list[_Withheld]:
     """Return root's jobs with this name for this node, without those that end. The comment of each has its words."""
     options = ("--noheader", "--all", "--user=root", f"--partition={PARTITION}", f"--name={name}")
-    lines = slurm.ask("squeue", *options, "--format=%A|%T|%n|%k").splitlines()
+    lines = slurm.ask("squeue", *options, "--format=%A|%T|%n|%k").split("\n")
     rows = [line.strip().split("|") for line in lines]
     jobs = [_Withheld(row[0], row[1], frozenset(row[3].split(","))) for row in rows if row[2:3] == [slurm.node]]
     return [job for job in jobs if job.state != ENDING]
@@ -138,7 +138,7 @@ def _submit(slurm: SlurmPrograms, name: str, words: Sequence[str]) -> str:
         f"--gres={','.join(words)}",
         "--wrap=exec sleep infinity",
     )
-    job = text.strip().splitlines()[0].partition(";")[0]
+    job = text.strip().split("\n")[0].partition(";")[0]
     if not job.isdigit():
         raise CdiError(f"sbatch: found {text.strip()[:100]!r}; expected the id of a job")
     return job

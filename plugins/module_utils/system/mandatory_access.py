@@ -182,7 +182,7 @@ def _asked(places: PolicyPlaces, question: str) -> str:
 
 def _assigned(text: str) -> Iterator[tuple[str, str]]:
     """Yield name and value of each line NAME = VALUE."""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         name, equals, value = line.partition("=")
         if equals and not name.lstrip().startswith(("#", ";")):
             yield name.strip(), value.strip().strip('"')

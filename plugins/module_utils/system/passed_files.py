@@ -84,7 +84,7 @@ def _look_at(folder: int, pid: int, found: dict[str, PassedFiles]) -> None:
 
 
 def _count(info: bytes) -> int:
-    for line in info.splitlines():
+    for line in info.split(b"\n"):
         if line.startswith(COUNT):
             return int(line[len(COUNT) :])
     return 0

@@ -50,14 +50,14 @@ def booted() -> bool:
 def enabled(run: Run, units: Sequence[str]) -> tuple[str, ...]:
     """Return those of `units` that start at boot, or () if systemd does not know all of them."""
     _status, said = run(["systemctl", "is-enabled", *units])
-    lines = [line for line in said.splitlines() if line in _ENABLED]
+    lines = [line for line in said.split("\n") if line in _ENABLED]
     return tuple(unit for unit, line in zip(units, lines) if line == "enabled") if len(lines) == len(units) else ()
 
 
 def active(run: Run, units: Sequence[str]) -> tuple[str, ...]:
     """Return those of `units` that run."""
     _status, said = run(["systemctl", "is-active", *units])
-    return tuple(unit for unit, line in zip(units, said.splitlines()) if line == "active")
+    return tuple(unit for unit, line in zip(units, said.split("\n")) if line == "active")
 
 
 def unit_files(run: Run, units: Sequence[str]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def unit_files(run: Run, units: Sequence[str]) -> dict[str, str]:
     systemd's property UnitFileState would be old: systemd updates it only when it reads all units again.
     """
     said = {unit: run(["systemctl", "is-enabled", unit])[1] for unit in units}
-    return {unit: next((line for line in text.splitlines() if line in _ENABLED), "") for unit, text in said.items()}
+    return {unit: next((line for line in text.split("\n") if line in _ENABLED), "") for unit, text in said.items()}
 
 
 def enable(run: Run, units: Sequence[str]) -> None:
@@ -109,7 +109,7 @@ def last_words(run: Run, unit: str) -> str:
 def properties_of(text: str) -> dict[str, str]:
     """Parse the output of `systemctl show` for one unit. A property that occurs several times has several lines."""
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         name, equals, value = line.partition("=")
         if equals:
             found[name] = f"{found[name]}\n{value}" if name in found else value

@@ -28,8 +28,8 @@ def type_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
     The longest mount point that is a prefix of the real path counts; of several mounts on it, the last.
     """
     try:
-        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
+        with open(mountinfo, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            lines = file.read().split("\n")[:-1]  # a mount point may have any other character
     except OSError:
         return "unknown"
     real = os.path.realpath(path).rstrip("/") + "/"

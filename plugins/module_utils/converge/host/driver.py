@@ -43,4 +43,4 @@ def _loaded(modules: list[str], check: bool) -> list[str]:
     if done.status:
         why = " ".join(done.err.split()) or f"exit status {done.status}"
         raise CdiError(f"load_modules: {' '.join(command)}: {why}")
-    return done.out.splitlines()
+    return [line for line in done.out.split("\n") if line]

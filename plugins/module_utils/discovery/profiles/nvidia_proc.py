@@ -62,14 +62,14 @@ def text(snapshot: Snapshot, path: str) -> Optional[str]:
 
 def fields(snapshot: Snapshot, path: str) -> dict[str, str]:
     """Return the lines "Name: value" of a file of the driver; empty if the file is missing."""
-    pairs = (line.partition(":") for line in (text(snapshot, path) or "").splitlines())
+    pairs = (line.partition(":") for line in (text(snapshot, path) or "").split("\n"))
     return {name.strip(): value.strip()[:LONGEST] for name, colon, value in pairs if colon}
 
 
 def majors(snapshot: Snapshot) -> dict[str, int]:
     """Name of a driver -> major number of its character devices (proc(5), /proc/devices)."""
     characters = (text(snapshot, "/proc/devices") or "").partition("Block devices:")[0]
-    lines = (line.split() for line in characters.splitlines())
+    lines = (line.split() for line in characters.split("\n"))
     found = {line[1]: int(line[0]) for line in lines if len(line) == 2 and NUMBER.match(line[0])}
     return {"nvidia": found.get("nvidia-frontend", MAJOR), **found}
 

@@ -75,7 +75,7 @@ def read_kfd(snapshot: Snapshot, path: str) -> dict[str, int]:
         text = snapshot.root.read(path).decode("ascii", "replace")
     except OSError:
         return {}
-    pairs = (line.split() for line in text.splitlines())
+    pairs = (line.split() for line in text.split("\n"))
     return {pair_[0]: int(pair_[1]) for pair_ in pairs if len(pair_) == 2 and NUMBER.match(pair_[1])}
 
 

@@ -89,7 +89,7 @@ def line_end(text: str, at: int) -> int:
         if text.startswith(end, at):
             return at + len(end)
     if at < len(text):
-        raise SyntaxRefused(at, f"found {text[at : at + 20].splitlines()[0]!r} where the line should end")
+        raise SyntaxRefused(at, f"found {_shown(text, at)} where the line should end")
     return at
 
 
@@ -269,10 +269,15 @@ def _zone(parts: dict[str, Any]) -> Any:
     return datetime.timezone(-offset if parts["sign"] == "-" else offset)
 
 
+def _shown(text: str, at: int) -> str:
+    """Return the beginning of the rest of a line, for a message."""
+    return repr(text[at : at + 20].split("\n")[0]) if at < len(text) else "the end of the file"
+
+
 def _number(text: str, at: int) -> tuple[Any, int]:
     found = _NUMBER.match(text, at)
     if found is None:
-        raise SyntaxRefused(at, f"found {text[at : at + 20].splitlines()[:1] or ['nothing']} where a value should be")
+        raise SyntaxRefused(at, f"found {_shown(text, at)} where a value should be")
     digits = found[0].replace("_", "")
     if found["float"] or found["rest"]:
         return float(digits), found.end()

@@ -217,7 +217,10 @@ class TestPlace:
             "24 22 0:41 / /mnt/a\\040b rw - fuse.sshfs host: rw\n"
             "25 22 0:42 / /run rw - tmpfs tmpfs rw\n"
             "26 22 0:43 / /over rw - tmpfs tmpfs rw\n"
-            "27 26 0:44 / /over rw - xfs /dev/sdb rw\n"
+            "28 22 0:45 / /home/u/a\rb\vc\u2028d rw - fuse.mine mine rw\n"
+            "27 26 0:44 / /over rw - xfs /dev/sdb rw\n",
+            encoding="utf-8",
+            newline="",
         )
         assert filesystem.type_of(path, str(tmp_path / "mountinfo")) == kind
         assert filesystem.durability(kind) == durability
