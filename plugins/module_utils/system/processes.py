@@ -74,13 +74,16 @@ def run(
     prints more to an output in `cut` ("stdout", "stderr") is killed at once. With `alone`, processes that it leaves
     when it ends by itself are killed, too. It gets our open files `keep`, such as a lock that lasts as long as it runs.
     With `script`, a fork of this process calls that function instead of starting the program; all else is the same.
-    `identity`: the user who runs the program, which root alone may say; None stays who we are. Not for a `script`.
+    `identity`: the user who runs the program, which root alone may say; None stays who we are. Not for a `script`. At
+    the limit only that process and its children are ended: the user could make any process have what marks the others.
     Raises OSError if it can't be started, TimeoutError at the limit.
     """
-    # All that it starts has `held` open, unless it closes it: so we see whether anything is left, and find it.
+    # All that it starts has `held` open, unless it closes it: so we see whether anything is left, and find it. A user
+    # could send it to a process of another one, which would be ended for it (unix(7), SCM_RIGHTS).
     watched, held = os.pipe()
     try:
-        process = _started(command, stdin is not None, env, (held, *keep), script, identity)
+        handed = keep if identity else (held, *keep)
+        process = _started(command, stdin is not None, env, handed, script, identity)
     except OSError:
         os.close(watched)
         raise

@@ -65,6 +65,17 @@ def test_all_that_it_started_is_ended(tmp_path, monkeypatch):
     assert all(gone(int(mark.read_text())) for mark in marks)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs a program as another user: needs root")
+def test_a_user_gets_no_file_by_which_another_process_would_be_ended():
+    """Whoever has the mark of what a program started is killed at the limit; a user could send it to any process."""
+    identity = processes.RunAs(65534, 65534, ())
+    said = shell("for fd in /proc/self/fd/*; do readlink $fd; done", identity=identity).out
+    assert {line.partition(":")[0] for line in said.split("\n")[:4]} == {"/dev/null", "pipe", ""}, said
+    assert said.count("pipe:") == 2  # standard output and error
+    with pytest.raises(TimeoutError, match="was ended"):
+        shell("sleep 60", 0.2, identity=identity)
+
+
 def test_a_fifo_is_no_trap(tmp_path):
     """A path that others choose may be a FIFO, on which an open waits."""
     os.mkfifo(tmp_path / "fifo", 0o755)
