@@ -76,7 +76,7 @@ def opened_unlinked(path: str) -> int:
     The caller closes it. Raises CdiError for a link, and OSError as open(2) does.
     """
     at = os.open("/", FLAGS | os.O_DIRECTORY)
-    for name in reversed(_names(os.path.join(os.getcwd(), path))):
+    for name in reversed(_names(_absolute(path))):
         try:
             below = os.open(name, FLAGS, dir_fd=at)
         finally:
@@ -119,7 +119,7 @@ def deepest(path: str) -> tuple[int, str, list[str]]:
     Return its descriptor (O_PATH), its path without symlinks, and the missing names below it. The caller closes the
     descriptor. Raises Untrusted, and OSError as open(2) does.
     """
-    pending = _names(os.path.join(os.getcwd(), path))
+    pending = _names(_absolute(path))
     at, where, links = os.open("/", FLAGS | os.O_DIRECTORY), "/", 0
     try:
         _check(path, where, at, os.fstat(at))
@@ -154,6 +154,22 @@ def deepest(path: str) -> tuple[int, str, list[str]]:
     except BaseException:
         os.close(at)
         raise
+
+
+def _absolute(path: str) -> str:
+    """Return `path` from "/". Raises CdiError for a path below a working directory that was removed.
+
+    The working directory is not asked for without need: one that was removed says nothing of other paths.
+    """
+    if path.startswith("/"):
+        return path
+    try:
+        return os.path.join(os.getcwd(), path)
+    except FileNotFoundError:
+        raise CdiError(
+            f"{path or '.'}: found a path below the working directory, which was removed; expected a path from /. "
+            "Change to another directory (cd /)."
+        ) from None
 
 
 def _names(path: str) -> list[str]:

@@ -75,6 +75,7 @@ EXPLANATIONS = (
             "[Errno *] *",
             "can't be opened (*",
             "can't be locked (*)",
+            "found a path below the working directory, which was removed",
         ),
         means="A system call on this path failed. The text behind the colon is the reason of the kernel.",
         why="fleet.cdi does not go on without the file: the host would be half changed.",

@@ -34,6 +34,21 @@ def opened(path):
     os.close(directories.opened(str(path)))
 
 
+def test_a_working_directory_that_was_removed_says_nothing_of_other_paths(tmp_path, monkeypatch):
+    """4311f5b8 took all files for missing there: `claim list` said that there are no claims."""
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert files.read(str(tmp_path / "file")).content == b"text"
+    assert directories.resolved(str(tmp_path)) == str(tmp_path)
+    for read in (files.read, files.remove, directories.check):
+        with pytest.raises(
+            CdiError, match=r"^(file|\.): found a path below the working directory, which was removed; .*cd /"
+        ):
+            read("file")
+
+
 REFUSED = [
     ("home", r"home belongs to user 65534, group 65534 and has mode 0755, who can put something else there"),
     ("home/of/nothing", "home belongs to user 65534"),
