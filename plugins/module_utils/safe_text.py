@@ -11,16 +11,39 @@ look like another text (Unicode Standard Annex 9, Technical Report 36). Code tha
 
 from __future__ import annotations
 
+# Letters and marks without a shape, which `str.isprintable` takes for visible: those of the property
+# Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt) with a category other than Cf and Cn, and the blank
+# of braille.
+_SHAPELESS = frozenset(
+    map(
+        chr,
+        (
+            *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0),
+            *range(0x180B, 0x1810),
+            *range(0xFE00, 0xFE10),
+            *range(0xE0100, 0xE01F0),
+        ),
+    )
+)
+
+
+def is_visible(text: str) -> bool:
+    """Tell if every character is visible as itself, or a blank.
+
+    Not so control, format and other separator characters, halves of surrogate pairs, private and unassigned characters,
+    and those without a shape.
+    """
+    return text.isprintable() and (text.isascii() or _SHAPELESS.isdisjoint(text))
+
 
 def one_line(text: str) -> str:
     """Return `text` with an escape for every character that is not visible as itself: "\\n", "\\x1b", "\\u202e".
 
-    These are the characters that `str.isprintable` rejects: control, format and separator characters but the blank,
-    halves of surrogate pairs, private and unassigned ones. The result is at most ten times as long.
+    The result is at most ten times as long.
     """
-    if text.isprintable():
+    if is_visible(text):
         return text
-    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+    return "".join(letter if is_visible(letter) else _escape(letter) for letter in text)
 
 
 def _escape(letter: str) -> str:

@@ -19,6 +19,7 @@ from ..protocol.errors import ProtocolError
 from ..protocol.messages import shown
 from ..protocol.plugin_call import Reply
 from ..protocol.versions import VERSIONS
+from ..safe_text import is_visible
 
 BIN = f"{USUAL.prefix}/bin"
 MOST = (1 << 63) - 1  # amount of a resource; docs/executables.md, "Amounts"
@@ -175,7 +176,7 @@ def _is_numa_node(value: Any) -> bool:
 
 
 def _is_node_path(path: str) -> bool:
-    return path.startswith("/dev/") and os.path.normpath(path) == path and path.isprintable()
+    return path.startswith("/dev/") and os.path.normpath(path) == path and is_visible(path)
 
 
 def _agreed(caller: Caller, one: Configuration) -> str:

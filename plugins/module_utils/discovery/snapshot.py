@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Optional
 
 from ..records import CdiError, Health, Node
+from ..safe_text import is_visible
 from ..system.device_nodes import fault
 from .root import Root, printable
 
@@ -179,7 +180,7 @@ class SysDevice:
         name = (self.uevent.get("DEVNAME", "") if named else "") or self.sysname
         if name.startswith("/dev/"):  # kernels before 2.6.38
             name = name[5:]
-        if os.path.normpath("/dev/" + name) != "/dev/" + name or not name.isprintable():
+        if os.path.normpath("/dev/" + name) != "/dev/" + name or not is_visible(name):
             self.snapshot.report(f"{self.path}: its node is called {name!r}, which is not a path under /dev; left out")
             return None
         return Node("/dev/" + name, "b" if self.subsystem == "block" else "c", int(major), int(minor))

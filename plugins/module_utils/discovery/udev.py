@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import Optional
 
+from ..safe_text import is_visible
 from .discover import UNKNOWN_TO_UDEV, Enricher, Udev
 
 DATABASE = "/run/udev/data"
@@ -56,4 +57,4 @@ def enricher(root: str = "/") -> tuple[Optional[Enricher], list[str]]:
 
 def _is_link(path: str) -> bool:
     """Whether udev may have made a link there: rules make paths of what devices say."""
-    return path.startswith("/dev/") and os.path.normpath(path) == path and path.isprintable()
+    return path.startswith("/dev/") and os.path.normpath(path) == path and is_visible(path)

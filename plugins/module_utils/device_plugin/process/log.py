@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Callable, Optional, TextIO
 
 from ...explanations.shown import id_of
+from ...safe_text import is_visible
 
 # Text without quotes. https://brandur.org/logfmt has no grammar; parsers agree that blanks, quotes and "=" need quotes.
 # Invisible characters (safe_text.py) need them, too: JSON has escapes for these.
@@ -86,6 +87,6 @@ def quoted(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    if _PLAIN.fullmatch(text) and text.isprintable():
+    if _PLAIN.fullmatch(text) and is_visible(text):
         return text
     return json.dumps(text)

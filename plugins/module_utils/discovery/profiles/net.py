@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ...records import Health, NetDevice
+from ...safe_text import is_visible
 from ..functions import physical_function
 from ..identities import port_identity
 from ..select import GLOBS, DeviceGroup, Profile, Selection, address_order, globs, natural
@@ -51,7 +52,7 @@ def on_hardware(snapshot: Snapshot) -> list[SysDevice]:
 
 def _is_text(device: SysDevice) -> bool:
     """Whether an interface has a name that a spec can name; Linux allows any bytes but blanks, "/" and ":"."""
-    if device.name.isprintable():
+    if is_visible(device.name):
         return True
     device.snapshot.report(f"{device.path}: its name has characters that can't be seen; left out")
     return False

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
 from ...records import Mount
+from ...safe_text import is_visible
 from .. import ldcache
 from ..root import LINKS, Root
 
@@ -107,7 +108,7 @@ class Files:
         for place in places:
             directory = os.path.normpath("/" + f"{self.base}/{place}/{middle}".lstrip("/"))
             names = fnmatch.filter(self.root.names(directory), last) if "*" in last else [last]
-            paths = (os.path.join(directory, name) for name in names if name.isprintable())
+            paths = (os.path.join(directory, name) for name in names if is_visible(name))
             found += [path for path in paths if not stat.S_ISDIR(self.mode(path) or stat.S_IFDIR)]
         return found[:most] if most else found
 
@@ -167,7 +168,7 @@ class Libraries:
             for _link in range(LINKS):
                 yield path
                 target = self.files.root.readlink(path)
-                if not target.isprintable() or not target:
+                if not is_visible(target) or not target:
                     break
                 path = os.path.normpath(os.path.join(os.path.dirname(path), target))
 

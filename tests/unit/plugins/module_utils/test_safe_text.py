@@ -44,6 +44,8 @@ def raw(shown: str) -> list[str]:
         ("exe.\u202egnp", "exe.\\u202egnp"),
         ("\udcff", "\\udcff"),
         ("\U000e0041", "\\U000e0041"),
+        ("gpu\u3164\u2800\ufe00\U000e0100", "gpu\\u3164\\u2800\\ufe00\\U000e0100"),
+        ("e\u0301 \u0928\u093f", "e\u0301 \u0928\u093f"),  # marks that can be seen
     ],
 )
 def test_what_can_not_be_seen_is_spelled_out(said, shown):
