@@ -11,7 +11,7 @@ do. /proc/PID/fd and /proc/PID/maps are those of the first thread, so threads ar
 
 A process may move what it has open while we look, by dup2(2), so that no list has it where it is. So a table is looked
 at again until it has as many files as the list (Linux 6.2, where the size of /proc/PID/fd is their number), and none of
-them was closed during the look. A process that goes on like that counts as one that can't be seen.
+them was closed during the look. A process that goes on like that is named: it may be a busy server, or hide a node.
 
 To read /proc/PID/fd of other processes needs CAP_SYS_PTRACE, and CAP_DAC_READ_SEARCH for those of other users. With
 AT_STATX_DONT_SYNC, statx never waits for a server or for a user's own file system; os.stat would.
@@ -101,6 +101,7 @@ class OpenersSeen(NamedTuple):
     unseen: int = 0  # that it could not look at
     trouble: str = ""  # another reason why it may have missed some
     hidden: int = 0  # of those in `unseen`, the ones that may be an ordinary user's; not 0 if no process could be seen
+    restless: tuple[int, ...] = ()  # those of ordinary users that opened or closed files during each look at them
 
     @property
     def gaps(self) -> str:
@@ -125,6 +126,7 @@ def look(
     wanted = _Wanted(frozenset(numbers), frozenset(majors))
     found: dict[Number, list[Opener]] = {}
     looked_at = unseen = hidden = 0
+    restless = []
     every = EveryProcess(seconds, proc)
     nodes = _Nodes()
     try:
@@ -132,6 +134,9 @@ def look(
             try:
                 opened = _opened(process, wanted, nodes, every.end)
                 opened |= _of_threads(process, pid, wanted, nodes, every.end)
+            except _RestlessError:
+                opened = set()
+                restless += [pid] * (_uid(process) > 0)
             except OSError as error:
                 if error.errno not in ENDED:
                     unseen += 1
@@ -145,7 +150,7 @@ def look(
     except OSError as error:
         return OpenersSeen(trouble=f"{proc}: {error.strerror or error}", hidden=1)
     unseen, hidden = unseen + every.left, hidden + every.left
-    return OpenersSeen(_made(found), looked_at, unseen, every.trouble or _blind(proc), hidden)
+    return OpenersSeen(_made(found), looked_at, unseen, every.trouble or _blind(proc), hidden, tuple(restless))
 
 
 def _made(found: Mapping[Number, Sequence[Opener]]) -> dict[Number, tuple[Opener, ...]]:
@@ -183,8 +188,8 @@ def _number(mode: int, major: int, minor: int) -> Optional[Number]:
 def _opened(process: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Number]:
     """Return the `wanted` nodes that a thread has open; none if it has ended.
 
-    Raises OSError if they can't be seen, TimeoutError after `end` (time.monotonic), and for a thread that moves what it
-    has open all the time.
+    Raises OSError if they can't be seen, TimeoutError after `end` (time.monotonic), and _RestlessError for a process
+    that opened or closed files during each look.
     """
     found: set[Number] = set()
     try:
@@ -196,7 +201,7 @@ def _opened(process: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Num
             raise
         return found
     if not found:
-        raise TimeoutError
+        raise _RestlessError
     return found
 
 
@@ -347,6 +352,10 @@ def shared_files(maps: bytes) -> Iterator[tuple[bytes, bytes, int, bytes]]:
             if len(fields) == 6 and fields[1].endswith(b"s") and fields[4] != b"0" and fields[5].startswith(b"/"):
                 yield fields[0], fields[3], int(fields[4]), fields[5]
             at = maps.find(permissions, end)
+
+
+class _RestlessError(Exception):
+    """A process that opened or closed files during each look, and was not seen to have a wanted node open."""
 
 
 class _Wanted(NamedTuple):

@@ -49,9 +49,14 @@ def open_nodes(places: Layout, claim: ClaimRecord, given_only: bool = False) -> 
         users = [one for one in found if _belongs(one, claim.uid) or _was_handed(places, one, nodes[number])]
         if users:
             return one_line(f"{nodes[number].path} is open in {openers.named_openers(users)}")
+    paths = ", ".join(node.path for node in nodes.values())
     if seen.hidden:
-        paths = ", ".join(node.path for node in nodes.values())
         return one_line(f"it can't be seen whether {paths} is open: {seen.gaps}")
+    for pid in seen.restless:
+        return one_line(
+            f"it can't be seen whether {paths} is open: pid {pid} opens and closes files faster than they can be "
+            f"looked at. Stop it meanwhile (kill -STOP {pid}, and kill -CONT {pid} afterwards)"
+        )
     return _passed()
 
 

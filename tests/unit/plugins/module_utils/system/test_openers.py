@@ -78,6 +78,10 @@ def pids(number):
     return [one.pid for one in openers_of(number)]
 
 
+def pids_in(seen):
+    return [one.pid for one in seen.openers.get(CONSOLE, ())]
+
+
 @needs_nodes
 def test_a_node_is_known_by_its_numbers_whatever_its_path(node, process):
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -179,7 +183,8 @@ def test_a_mapping_behind_megabytes_of_others_is_seen(node, process, tmp_path):
     opener = process(node(*LOOP), f"exec({MAPS_MUCH!r})", cwd=tmp_path)
     with open(f"/proc/{opener.pid}/maps", "rb") as file:
         assert len(file.read()) > 16 << 20
-    assert pids(LOOP) == [opener.pid]
+    (found,) = openers.look([LOOP], seconds=60).openers[LOOP]  # more than a look takes on a busy machine
+    assert found.pid == opener.pid
 
 
 # Never has the file at one number for long, and closes it there.
@@ -187,17 +192,19 @@ MOVES = "print(1, flush=True); exec('while True: n = 903 - f if f > 899 else 900
 
 
 @needs_nodes
-def test_a_process_that_moves_its_descriptor_all_the_time_is_seen_or_counts_as_hidden(node, process):
+def test_a_process_that_moves_its_descriptor_all_the_time_is_seen_or_named(node, process):
     opener = process(node(*CONSOLE), f"os.setgid(65534); os.setuid(65534); {MOVES}")
     for _look in range(50):
         seen = openers.look([CONSOLE])
-        assert seen.hidden or [one.pid for one in seen.openers[CONSOLE]] == [opener.pid]
+        assert opener.pid in (*seen.restless, *(one.pid for one in seen.openers.get(CONSOLE, ())))
 
 
 @needs_nodes
-@pytest.mark.parametrize("rounds, hidden", [(1, 0), (openers.ROUNDS, 1)])
-def test_a_table_is_looked_at_until_nothing_in_it_ends(node, process, monkeypatch, rounds, hidden):
-    opener = process(node(*CONSOLE), "os.setgid(65534); os.setuid(65534)")
+@pytest.mark.parametrize("rounds, user, restless", [(1, 65534, 0), (openers.ROUNDS, 65534, 1), (openers.ROUNDS, 0, 0)])
+def test_a_table_is_looked_at_until_nothing_in_it_ends(node, process, monkeypatch, rounds, user, restless):
+    """Whether a process of root hides something does not matter: it may do what it likes."""
+    opener = process(node(*CONSOLE), f"os.setgid({user}); os.setuid({user})")
+    before = openers.look([CONSOLE])
     real, looks = openers._Nodes.number, []
 
     def number(self, folder, name):
@@ -209,8 +216,8 @@ def test_a_table_is_looked_at_until_nothing_in_it_ends(node, process, monkeypatc
 
     monkeypatch.setattr(openers._Nodes, "number", number)
     seen = openers.look([CONSOLE])
-    assert [one.pid for one in seen.openers.get(CONSOLE, ())] == [opener.pid] * (not hidden)
-    assert (seen.hidden, len(looks)) == (hidden, rounds)
+    assert pids_in(seen) == [opener.pid] * (rounds == 1)
+    assert (seen.restless, seen.gaps, len(looks)) == ((opener.pid,) * restless, before.gaps, rounds)
 
 
 @needs_nodes

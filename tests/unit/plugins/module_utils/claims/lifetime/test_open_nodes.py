@@ -119,6 +119,15 @@ def test_processes_that_could_not_be_looked_at_may_have_it_open(nodes, full, mon
     assert "it can't be seen whether /dev/full is open" in open_nodes(nodes.places, full[1])
 
 
+def test_a_process_that_moves_its_files_all_the_time_may_have_it_open(nodes, full, monkeypatch):
+    seen = module.openers.OpenersSeen(processes=1, restless=(4711,))
+    monkeypatch.setattr(module.openers, "look", lambda *_given, **_more: seen)
+    assert open_nodes(nodes.places, full[1]) == (
+        "it can't be seen whether /dev/full is open: pid 4711 opens and closes files faster than they can be looked "
+        "at. Stop it meanwhile (kill -STOP 4711, and kill -CONT 4711 afterwards)"
+    )
+
+
 FORKS = """
 import os, select, sys
 f, uid = map(int, sys.argv[1:3]); os.setgroups([]); os.setgid(uid); os.setuid(uid)
