@@ -20,13 +20,14 @@ from .records import CdiError
 # O_NONBLOCK: the reader must not wait for a FIFO.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+DENIED = (errno.EACCES, errno.EPERM)
+
 # The next step after a failure, by errno.
 ADVICE = {
     errno.ENOSPC: "Free some space there and run again",
     errno.EDQUOT: "Free some space there and run again",
     errno.EFBIG: "Lift the limit on file sizes and run again",
-    errno.EACCES: "Run as a user who may do this (become: true), or choose another place",
-    errno.EPERM: "Run as a user who may do this (become: true), or choose another place",
+    **dict.fromkeys(DENIED, "Run as root (`sudo`, or `become: true` in a playbook), or choose another place"),
     errno.EROFS: "Make the file system writable, or choose another place",
 }
 
@@ -117,10 +118,15 @@ class CallFailed(CdiError):
     """A system call failed, so nothing is known of the file."""
 
 
+class CallDenied(CallFailed):
+    """A system call failed because this user may not make it."""
+
+
 def failed(what: str, path: str, error: OSError) -> CallFailed:
     """Return the error for a system call that failed, with the next step."""
     advice = ADVICE.get(error.errno or 0)
-    return CallFailed(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))
+    kind = CallDenied if error.errno in DENIED else CallFailed
+    return kind(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from unittest import mock
 
 
 @contextmanager
-def failing_read(name: str, number: int = 1) -> Iterator[list[str]]:
+def failing_read(name: str, number: int = 1, why: int = errno.EIO) -> Iterator[list[str]]:
     """Meanwhile one open, counted from 1, of a file of this name for reading fails. Gives the paths opened so far."""
     real, done = os.open, list[str]()
 
@@ -22,7 +22,7 @@ def failing_read(name: str, number: int = 1) -> Iterator[list[str]]:
         if os.path.basename(path) == name and flags & os.O_ACCMODE == os.O_RDONLY:
             done.append(path)
             if len(done) == number:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+                raise OSError(why, os.strerror(why))
         return real(path, flags, *more, **at)
 
     with mock.patch.object(os, "open", fail_one):

@@ -367,4 +367,17 @@ EXPLANATIONS = (
             "claim-outdated",
         ),
     ),
+    Explanation(
+        id="FC3023",
+        title="The memory of this host is for root alone",
+        messages=(),
+        means=(
+            "This user may not read the manifest, or the list of devices out of service. Both may be well: only root "
+            "can tell."
+        ),
+        why="Without both, most findings are missing, and a device out of service looks as if it were in service.",
+        do="",
+        more="ls -l /var/lib/cdi",
+        rules=("manifest-unread", "device-state-unread"),
+    ),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 
 from ...discovery.out_of_service import path_of
 from . import advice
@@ -28,9 +29,19 @@ def _read_only(view: HostView) -> Iterator[Symptom]:
             yield Symptom(one.path, "its file system is read-only, so nothing here can be written")
 
 
-def _manifest_unusable(view: HostView) -> Iterator[Symptom]:
-    if view.wanted.manifest_error:
-        yield Symptom(view.wanted.manifest.path, view.wanted.manifest_error)
+def _manifest_unusable(denied: bool, view: HostView) -> Iterator[Symptom]:
+    yield from _unusable(denied, view.wanted.manifest.path, view.wanted.manifest_error, view)
+
+
+def _disabled_unusable(denied: bool, view: HostView) -> Iterator[Symptom]:
+    path = path_of(os.path.dirname(view.wanted.manifest.path))
+    yield from _unusable(denied, path, view.wanted.disabled_error, view)
+
+
+def _unusable(denied: bool, path: str, error: str, view: HostView) -> Iterator[Symptom]:
+    """Find a file that can't be used: one that this user may not read, or (not `denied`) another one."""
+    if error and (error in view.wanted.denied) == denied:
+        yield Symptom(path, error)
 
 
 def _manifest_gone(view: HostView) -> Iterator[Symptom]:
@@ -44,22 +55,20 @@ def _manifest_changed(view: HostView) -> Iterator[Symptom]:
         yield Symptom(view.wanted.manifest.path, "was changed since fleet.cdi saved it: by an editor, or by a backup")
 
 
-def _disabled_unusable(view: HostView) -> Iterator[Symptom]:
-    if view.wanted.disabled_error:
-        yield Symptom(path_of(os.path.dirname(view.wanted.manifest.path)), view.wanted.disabled_error)
-
-
+AS_ROOT = "run `sudo fleet-cdi doctor`"
 RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and "
 
 RULES = (
     DoctorRule("disk-full", _full, "free some space (`df {subject}`, `df -i {subject}`); then " + advice.PROVISION),
     DoctorRule("read-only", _read_only, "`findmnt -T {subject}` shows the mount; then " + advice.PROVISION),
-    DoctorRule("manifest-damaged", _manifest_unusable, RESTORE + advice.PROVISION),
+    DoctorRule("manifest-unread", partial(_manifest_unusable, True), AS_ROOT),
+    DoctorRule("manifest-damaged", partial(_manifest_unusable, False), RESTORE + advice.PROVISION),
     DoctorRule("manifest-gone", _manifest_gone, "restore it from a backup; or " + advice.PROVISION),
     DoctorRule("manifest-changed", _manifest_changed, f"look at it; then {advice.PROVISION}, which saves it again"),
+    DoctorRule("device-state-unread", partial(_disabled_unusable, True), AS_ROOT),
     DoctorRule(
         "device-state-damaged",
-        _disabled_unusable,
+        partial(_disabled_unusable, False),
         RESTORE + "take out of service again what must not be used: `fleet-cdi device disable DEVICE --reason TEXT`",
     ),
 )

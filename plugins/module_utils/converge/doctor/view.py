@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
-from ... import files
+from ... import documents, files
 from ...allocation.ledger.examine import Examined, examine
 from ...claims.check_claims import ClaimFault, check_claims, claim_specs
 from ...claims.ledger_grants import LedgerGrants
@@ -59,6 +59,7 @@ class RememberedState(NamedTuple):
     kinds: Mapping[str, Memory] = {}
     disabled: Mapping[str, Disabled] = {}  # by id: devices out of service
     disabled_error: str = ""
+    denied: tuple[str, ...] = ()  # of these errors, those of a file that this user may not read
     traces: tuple[str, ...] = ()  # paths that show that a missing manifest existed
 
     def is_leaving(self, device: Device) -> bool:
@@ -167,15 +168,18 @@ def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optiona
 
 
 def _wanted(places: Layout) -> RememberedState:
-    manifest, error = _or(lambda: read_manifest(places.state_dir), Manifest(os.path.abspath(places.state_dir), {}))
-    out, out_error = _or(lambda: out_of_service.in_force(places.state_dir), {})
+    empty = Manifest(os.path.abspath(places.state_dir), {})
+    manifest, error, denied = _read(lambda: read_manifest(places.state_dir), empty)
+    out, out_error, out_denied = _read(lambda: out_of_service.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
     traces = (
         ()
         if error or os.path.lexists(manifest.path)
         else tuple(filter(os.path.lexists, _traces(manifest, places.inventory)))
     )
-    return RememberedState(manifest, error, not error and changed_by_others(manifest), kinds, out, out_error, traces)
+    changed = not error and changed_by_others(manifest)
+    refused = tuple(why for why, is_denied in ((error, denied), (out_error, out_denied)) if is_denied)
+    return RememberedState(manifest, error, changed, kinds, out, out_error, refused, traces)
 
 
 def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
@@ -339,7 +343,12 @@ def _operate() -> Any:
 
 def _or(read: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:
     """Return (the result of `read`, ""), or (`otherwise`, why it can't be read)."""
+    return _read(read, otherwise)[:2]
+
+
+def _read(read: Callable[[], Any], otherwise: Any) -> tuple[Any, str, bool]:
+    """Return the same as `_or`, and whether this user may not read it."""
     try:
-        return read(), ""
+        return read(), "", False
     except CdiError as error:
-        return otherwise, str(error)
+        return otherwise, str(error), isinstance(error, documents.CallDenied)

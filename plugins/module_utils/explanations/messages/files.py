@@ -80,9 +80,9 @@ EXPLANATIONS = (
         means="A system call on this path failed. The text behind the colon is the reason of the kernel.",
         why="fleet.cdi does not go on without the file: the host would be half changed.",
         do=(
-            "`Permission denied`: run as root (`become: true`). `No space left`: free some space. `Read-only file "
-            "system`: find out why it is read-only, or choose another place. `Input/output error`: read the "
-            "kernel's log."
+            "`Permission denied`: run as root (`sudo`, or `become: true` in a playbook). `No space left`: free some "
+            "space. `Read-only file system`: find out why it is read-only, or choose another place. `Input/output "
+            "error`: read the kernel's log."
         ),
         more="findmnt -T PATH",
     ),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -13,6 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule imp
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.writable_places import WritablePlace
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     KIND,
     device,
@@ -30,6 +32,29 @@ class TestState:
         (host.root / "state" / path).write_text("{")
         found = told(host.diagnose())
         assert found == [(rule_name, f"{host.root}/state/{path}"), ("conflict", f"{host.root}/etc/b.json")]
+
+    @pytest.mark.parametrize(
+        ("name", "rule_name"), [("manifest.json", "manifest-unread"), ("device-state.json", "device-state-unread")]
+    )
+    @pytest.mark.parametrize("why", [errno.EACCES, errno.EPERM])
+    def test_a_file_that_this_user_may_not_read_is_not_damaged(self, host, name, rule_name, why):
+        host.put("etc/a.json", "x", ours=True)
+        path = host.root / "state" / name
+        path.touch()
+        with failing_read(name, why=why):
+            (found,) = host.diagnose()
+        assert (found.rule, found.subject) == (rule_name, str(path))
+        assert found.next == "run `sudo fleet-cdi doctor`"
+
+    @pytest.mark.parametrize(
+        ("name", "rule_name"), [("manifest.json", "manifest-damaged"), ("device-state.json", "device-state-damaged")]
+    )
+    def test_a_file_that_the_disk_does_not_give_is_damaged(self, host, name, rule_name):
+        host.put("etc/a.json", "x", ours=True)
+        path = host.root / "state" / name
+        path.touch()
+        with failing_read(name):
+            assert told(host.diagnose()) == [(rule_name, str(path))]
 
     def test_settings_whose_names_do_not_resolve(self, host):
         """Two kinds, and "0 names resolve": one offers devices, one only has to find some."""
