@@ -17,6 +17,8 @@ description:
     share are checked once.
   - A variable of such a name that no role and no playbook knows is an error. Layers are none,
     as C(cdi_host_devices_rack7), which adds to C(cdi_host_devices).
+  - A variable that configures the play itself, as C(fleet_cdi_serial), is an error in the inventory, because Ansible
+    reads it from the command line only.
   - A value that is encrypted with C(!vault), or made from facts that are not known yet, is left to the run on the host.
 requirements:
   - jsonschema
@@ -35,6 +37,11 @@ options:
   prefix:
     description:
       - Check only variables whose names begin with it, for a playbook that does not read the others.
+    type: str
+    default: ""
+  playbook:
+    description:
+      - The name of a playbook of this collection that refuses variables which only the others read.
     type: str
     default: ""
 positional: _hosts
@@ -99,9 +106,9 @@ class Group(NamedTuple):
     places: dict[str, None]  # file:line:column, in the order of the hosts
 
 
-def check_settings(hostvars: Any, hosts: Any, prefix: str = "") -> list[str]:
+def check_settings(hostvars: Any, hosts: Any, prefix: str = "", playbook: str = "") -> list[str]:
     """Return the faults in the settings of `hosts`, each distinct fault once; `prefix` chooses variables by name."""
-    reader, judge = Reader(), Judge()
+    reader, judge = Reader(), Judge(findings.RunningPlaybook(playbook, _in_inventory(hostvars)))
     groups: dict[tuple[str, str], Group] = {}
     empty: list[str] = []
     for host in hosts:
@@ -157,7 +164,8 @@ class Reader:
 class Judge:
     """Finds the faults of variables. What hosts share is judged once, and its place looked up once."""
 
-    def __init__(self) -> None:
+    def __init__(self, running: findings.RunningPlaybook) -> None:
+        self._running = running
         self._found: dict[tuple[Any, ...], list[Finding]] = {}
         self._placed: dict[tuple[Any, ...], list[tuple[str, str, str]]] = {}
         self._kept: list[Any] = []
@@ -167,7 +175,7 @@ class Judge:
         content = tuple((name, plain.digest) for name, _value, plain in unit)
         key = (content, tuple((id(name), id(value)) for name, value, _plain in unit))
         if content not in self._found:
-            self._found[content] = _found({str(name): plain for name, _value, plain in unit})
+            self._found[content] = _found({str(name): plain for name, _value, plain in unit}, self._running)
         if key not in self._placed:
             values = {name: value for name, value, _plain in unit}  # the names know their places
             placed = ((*findings.place(one.path, one.key, values, origin), one.text) for one in self._found[content])
@@ -176,10 +184,16 @@ class Judge:
         return self._placed[key]
 
 
-def _found(unit: Mapping[str, Plain]) -> list[Finding]:
+def _in_inventory(hostvars: Any) -> frozenset[str]:
+    """Return the names of our variables that the command line does not set; none if nothing tells what it sets."""
+    given = getattr(getattr(hostvars, "_variable_manager", None), "extra_vars", None)
+    return frozenset() if given is None else frozenset(settings.all_variables()).difference(given)
+
+
+def _found(unit: Mapping[str, Plain], running: findings.RunningPlaybook) -> list[Finding]:
     unread = [one._replace(path=(name, *one.path)) for name, plain in unit.items() for one in plain.faults]
     try:
-        found = findings.check_unit(tuple(unit), {name: plain.value for name, plain in unit.items()})
+        found = findings.check_unit(tuple(unit), {name: plain.value for name, plain in unit.items()}, running)
     except ImportError as error:
         why = (
             f"check_settings: the controller's Python can't import jsonschema ({error}). "

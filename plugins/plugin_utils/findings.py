@@ -40,6 +40,16 @@ class Finding(NamedTuple):
     key: bool = False
 
 
+class RunningPlaybook(NamedTuple):
+    """What a run of ansible-playbook tells of the variables, beside their values."""
+
+    playbook: str = ""  # its name, if it refuses variables that only others read
+    inventory: frozenset[str] = frozenset()  # names that have no value on the command line
+
+
+NO_PLAYBOOK = RunningPlaybook()
+
+
 def check(documents: Mapping[str, Any]) -> list[Finding]:
     """Return all faults in the settings of one host (plain data, variable name -> value).
 
@@ -66,7 +76,9 @@ def base_of(name: str) -> str:
     return next((base for base in settings.layered() if settings.layers(base, [name])), name)
 
 
-def check_unit(unit: Sequence[str], documents: Mapping[str, Any]) -> list[Finding]:
+def check_unit(
+    unit: Sequence[str], documents: Mapping[str, Any], running: RunningPlaybook = NO_PLAYBOOK
+) -> list[Finding]:
     """Return the first MOST faults of one variable with its layers (`units`), each path once. Raises ImportError."""
     base = base_of(unit[0])
     if base not in settings.all_variables():
@@ -85,11 +97,23 @@ def check_unit(unit: Sequence[str], documents: Mapping[str, Any]) -> list[Findin
             whole = len(right) == len(unit)
             found += _of_value(base, settings.merge(base, right, type(default)()), right, whole)
     else:
-        found += _of_value(base, documents[base], {}, True)
+        found += (*_out_of_place(base, documents[base], running), *_of_value(base, documents[base], {}, True))
     first: dict[tuple[Any, ...], Finding] = {}
     for finding in found:
         first.setdefault(finding.path, finding)
     return list(first.values())[:MOST]
+
+
+def _out_of_place(name: str, value: Any, running: RunningPlaybook) -> Iterator[Finding]:
+    """Yield a fault if the run would ignore the variable. AWX sends the defaults of its survey to all playbooks."""
+    variable = settings.all_variables()[name]
+    found = "found a value" if value is LATER else f"found {shown(value)}"
+    if variable.texts.get("play") and name in running.inventory:
+        why = "because Ansible reads the keywords of a play from there only"
+        yield Finding((name,), f"{found} in the inventory; expected it on the command line (-e), {why}")
+    refusal = variable.texts.get("refused_by", {}).get(running.playbook)
+    if refusal and str(value) != str(variable.default):
+        yield Finding((name,), f"{found}; {refusal}")
 
 
 def _of_value(name: str, value: Any, layers: Mapping[str, Any], whole: bool) -> Iterator[Finding]:

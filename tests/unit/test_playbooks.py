@@ -77,6 +77,30 @@ def test_a_play_that_goes_on_for_all_hosts_together_has_a_strategy_of_its_own(pl
         assert not together or play.get("strategy") == "ansible.builtin.linear", play["name"]
 
 
+def play(folder: Path, playbook: str, *options: str) -> str:
+    """Run a playbook that has to fail before any host is contacted: what it says."""
+    program = Path(sys.executable).parent / "ansible-playbook"
+    command = [program, "-i", "nowhere.invalid,", f"fleet.cdi.{playbook}", *options]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert "UNREACHABLE" not in done.stdout
+    return done.stdout
+
+
+def test_an_upgrade_refuses_what_chooses_the_hosts_of_other_playbooks(tmp_path: Path) -> None:
+    said = play(tmp_path, "upgrade", "-e", "fleet_cdi_serial=10%", "-e", "fleet_cdi_max_fail_percentage=5")
+    assert "fleet_cdi_serial: found '10%' (a text); expected fleet_cdi_upgrade_serial, the sizes of the batches" in said
+    assert "fleet_cdi_max_fail_percentage: found '5' (a text); expected none, because an upgrade stops after" in said
+
+
+def test_an_upgrade_takes_the_answers_of_the_survey_to_questions_of_other_playbooks(tmp_path: Path) -> None:
+    """AWX sends the default of a question without an answer."""
+    given = ["-e", '{"fleet_cdi_serial": "100%", "fleet_cdi_max_fail_percentage": 100}']
+    said = play(tmp_path, "upgrade", *given, "-e", "fleet_cdi_upgrade_serial=none")
+    assert "fleet_cdi_upgrade_serial: found" in said
+    assert "fleet_cdi_serial: found" not in said and "fleet_cdi_max_fail_percentage: found" not in said
+
+
 @pytest.mark.parametrize("option", ["--tags", "--skip-tags"])
 @pytest.mark.parametrize("playbook", ["remove", "upgrade"])
 def test_a_playbook_without_parts_refuses_their_tags(tmp_path: Path, playbook: str, option: str) -> None:

@@ -122,7 +122,9 @@ def test_at_most_a_hundred_faults_are_told(count: int, last: str) -> None:
 def test_each_distinct_document_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Any] = []
     real = findings.check_unit
-    monkeypatch.setattr(findings, "check_unit", lambda unit, values: checked.append(values) or real(unit, values))
+    monkeypatch.setattr(
+        findings, "check_unit", lambda unit, values, *run: checked.append(values) or real(unit, values, *run)
+    )
     hosts = {f"n{number:03}": {"cdi_host_python": "x" if number % 2 else "/usr/bin/python3"} for number in range(100)}
     (only,) = check_settings(hosts, list(hosts))
     assert len(checked) == 2
