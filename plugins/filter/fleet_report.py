@@ -93,7 +93,7 @@ from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
-from ansible_collections.fleet.cdi.plugins.plugin_utils.report.comparison import compare_reports, read_report
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.comparison import compare_reports, report_at
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.cross_check import cross_checked
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.device_table import csv_text
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import fleet_report as report_of
@@ -130,11 +130,7 @@ def fleet_report(
 
 def _changes(path: str, report: dict[str, Any]) -> list[list[Any]]:
     try:
-        with open(path, encoding="utf-8") as file:
-            old = read_report(file.read(), path)
-        return compare_reports(old, report, path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise AnsibleFilterError(with_id(f"since: {path}: {error}")) from None
+        return compare_reports(report_at(path), report, path)
     except CdiError as error:
         raise AnsibleFilterError(with_id(f"since: {error}")) from None
 

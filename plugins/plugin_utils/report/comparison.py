@@ -25,6 +25,17 @@ class SeenDevice(NamedTuple):
     state: str
 
 
+def report_at(path: str) -> Mapping[str, Any]:
+    """Return the report in the file at `path`. Raises CdiError as `read_report` does, and if it can't be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CdiError(f"{path}: can't be read ({why}); expected a report.json of playbook fleet.cdi.report") from None
+    return read_report(content, path)
+
+
 def read_report(content: str, name: str) -> Mapping[str, Any]:
     """Return the report in a text of JSON. Raises CdiError, with `name`, if it is not a report that we can read."""
     try:

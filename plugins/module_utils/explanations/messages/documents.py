@@ -97,6 +97,7 @@ EXPLANATIONS = (
         id="FC1056",
         title="The file is not a report of a fleet",
         messages=(
+            "can't be read (*); expected a report.json of playbook fleet.cdi.report",
             "is not a report (*); expected a report.json of playbook fleet.cdi.report",
             ": found * of version *; expected * of version *",
             "is damaged (*); expected a report.json of playbook fleet.cdi.report",
