@@ -65,6 +65,8 @@ def _row(name: str, instance: str, one: Mapping[str, Any]) -> list[list[str]]:
 
 def _check(arguments: Any, path: str, _paths: Layout) -> int:
     """Print what the configuration would offer; return 1 if something is wrong with it or with the host."""
+    if arguments.config:
+        configuration.content(path)  # the defaults count for the usual path alone: that file is a choice
     offered = operate.would_offer(operate.settings_at(path))
     if arguments.json:
         document = {name: [as_document(one) for one in listed] for name, listed in offered.resources.items()}
