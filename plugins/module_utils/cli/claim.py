@@ -17,6 +17,7 @@ from ..explanations.shown import with_id
 from ..layout import Layout
 from ..records import CdiError, as_document
 from .operand import seconds
+from .taken_options import refuse_options
 from .terminal import complain, say, say_document, table
 
 HEADER = ("CLAIM", "STATE", "REQUEST", "DEVICE", "NODES")
@@ -40,6 +41,8 @@ def run(arguments: Any, paths: Layout) -> int:
         raise CdiError(f"claim {arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
     if arguments.command and arguments.action != "exec":
         raise CdiError(f"claim {arguments.action}: found a command, {arguments.command[0]!r}; only exec runs one")
+    if arguments.action != "exec":  # an error of exec has an exit status of its own
+        refuse_options(arguments)
     caller = Caller(os.path.join(paths.prefix, "bin"), fork=True)
     return action(_Asked(arguments, paths, caller, this_boot(paths)))
 
@@ -66,12 +69,11 @@ def _exec(asked: _Asked) -> int:
 
     given = asked.arguments
     try:
+        refuse_options(given)
         if not given.command:
             raise CdiError("claim exec: expected a command: claim exec gpu:1 -- COMMAND")
         if given.json:
             raise CdiError("claim exec: found --json, and the output is the command's; expected it without")
-        if getattr(given, "for"):
-            raise CdiError("claim exec: found --for; expected it with add alone: the command runs as its caller")
         named = given.what and not is_amount(given.what[0])
         id_, *amounts = given.what if named else [f"exec-{os.urandom(8).hex()}", *given.what]
         wanted = WantedClaim(id_, parse_amounts(amounts), parse_near(given.near or ""), release_on_stop=True)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Union
 
 from .main import EVERYWHERE, VERBS, Operand, Verb
 from .main import main as fleet_cdi
+from .taken_options import is_taken
 
 WORDS = "words"
 SHELL = {"FILE": "file", "PATH": "file", "SPEC": "file", "OCI-SPEC": "file", "DIR": "directory", "USER": "user"}
@@ -145,15 +146,11 @@ def _action(line: CommandLine) -> str:
 
 
 def _options(line: CommandLine) -> Iterable[tuple[str, str]]:
-    """Return the options that may stand here. A help that starts as "add: ..." is for this action alone."""
-    verb, action = _verb(line.verb), _action(line)
-    actions = verb.operands["action"].metavar.split("|") if "action" in verb.operands else []
-    found = {name: option.help for name, option in verb.options.items()}
-    for name, text in {**found, **verb.switches}.items():
-        head, colon, _rest = text.partition(": ")
-        meant = [word for word in head.split(", ") if word in actions] if colon else []
-        if not action or not meant or action in meant:
-            yield name, text
+    """Return the options that may stand here."""
+    verb = _verb(line.verb)
+    words = line.operands if _action(line) else ()
+    texts = {**{name: option.help for name, option in verb.options.items()}, **verb.switches}
+    yield from ((name, text) for name, text in texts.items() if is_taken(verb, name, words))
     for name, option in EVERYWHERE.items():
         yield name, option.help.partition(" ({")[0]
     yield "--help", "show the help"

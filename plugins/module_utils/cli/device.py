@@ -13,6 +13,7 @@ from ..converge.kinds.device_state import WantedDeviceState, converge_states, in
 from ..layout import Layout
 from ..records import CdiError
 from .change_log import log_verb, state_line
+from .taken_options import refuse_options
 from .terminal import complain, say, say_document
 
 SECONDS = {"m": 60, "h": 3600, "d": 86400}
@@ -22,6 +23,7 @@ def run(arguments: Any, paths: Layout) -> int:
     """Do the action and print the result; return 1 if a spec could not be made as decided. Raises CdiError."""
     if arguments.action not in ("disable", "enable"):
         raise CdiError(f"device: found {arguments.action!r}; expected disable or enable")
+    refuse_options(arguments)
     reason = until = ""
     if arguments.action == "disable":
         reason = " ".join((arguments.reason or "").split())

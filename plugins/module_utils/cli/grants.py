@@ -15,6 +15,7 @@ from ..manifest import read_manifest
 from ..protocol.configurations import directories
 from ..records import CdiError, as_document
 from . import operand
+from .taken_options import refuse_options
 from .terminal import complain, say, say_document, table
 
 OPEN_HEADER = ("DEVICE", "NODE", "HELD BY", "OPEN IN")
@@ -29,6 +30,7 @@ def run(arguments: Any, paths: Layout) -> int:
         raise CdiError(f"grants: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
     if arguments.what and arguments.action in ("list", "accept-loss", "migrate"):
         raise CdiError(f"{arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
+    refuse_options(arguments)
     written = read_manifest(paths.state_dir).files
     operator = Operator(paths, directories(written))
     if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):

@@ -4,7 +4,8 @@
 """fleet-cdi, the command line of a host.
 
 Each verb is a file of this directory with `run(arguments, paths) -> int`, imported at its use, and an entry in VERBS.
-VERBS and EVERYWHERE also make the man page (man.py) and the completion of shells (complete.py).
+VERBS and EVERYWHERE also make the man page (man.py) and the completion of shells (complete.py), and tell which action
+takes which option (taken_options.py).
 Exit codes: 0 all is well, 1 there are findings, 2 the command failed (one line on stderr tells why).
 """
 
@@ -41,6 +42,7 @@ class Verb(NamedTuple):
     switches: dict[str, str]
     operands: Mapping[str, Operand] = {}
     options: Mapping[str, Operand] = {}  # with a value, or None if not given
+    overrules: Mapping[str, Sequence[str]] = {}  # switch -> options that have no effect beside it
 
 
 JSON = {"--json": "print one JSON document instead of text"}
@@ -123,8 +125,8 @@ VERBS = {
             "name": Operand("DEVICE", "+", "its id, a name, its PCI address, uuid or serial, or /dev/..."),
         },
         {
-            "--reason": Operand("TEXT", None, "why, for the next operator; needed to disable"),
-            "--until": Operand("TIME", None, "2026-12-01, 2026-12-01T18:00Z, or from now: 90m, 12h, 3d"),
+            "--reason": Operand("TEXT", None, "disable: why, for the next operator; it has to be given"),
+            "--until": Operand("TIME", None, "disable: 2026-12-01, 2026-12-01T18:00Z, or from now: 90m, 12h, 3d"),
         },
     ),
     "devices": Verb(
@@ -216,6 +218,7 @@ VERBS = {
             "--timeout": Operand("SECONDS", None, "how long to wait for devices that are missing (0)"),
             "--grace": Operand("SECONDS", None, "how long devices that are gone stay in their specs (600)"),
         },
+        overrules={"--drop": ("--timeout", "--grace")},
     ),
     "report": Verb(
         "compare the wanted, written, promised and real state of each device; exit code 1 if something disagrees", JSON

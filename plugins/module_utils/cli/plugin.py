@@ -15,6 +15,7 @@ from ..device_plugin.daemon import operate
 from ..device_plugin.process import openers_service
 from ..layout import Layout
 from ..records import CdiError, as_document
+from .taken_options import refuse_options
 from .terminal import say, say_document, table
 
 STATUS = ("RESOURCE", "INSTANCE", "STATE", "HEALTHY", "UNHEALTHY", "MODE", "WHY")
@@ -26,6 +27,7 @@ def run(arguments: Any, paths: Layout) -> int:
     action = {**ACTIONS, "openers": _openers}.get(arguments.action)
     if action is None:
         raise CdiError(f"plugin: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
+    refuse_options(arguments)
     return action(arguments, arguments.config or configuration.PATH, paths)
 
 

@@ -19,6 +19,7 @@ from ..system import systemd
 from .change_log import log_verb
 from .operand import seconds
 from .step_line import StepLine
+from .taken_options import refuse_options
 from .terminal import complain, say, say_document
 
 GRACE = 600.0  # seconds; docs/refresh.md
@@ -26,6 +27,7 @@ GRACE = 600.0  # seconds; docs/refresh.md
 
 def run(arguments: Any, paths: Layout) -> int:
     """Refresh and print the changes; return 1 if devices are missing or something failed. Raises CdiError."""
+    refuse_options(arguments)
     timeout, grace = seconds("--timeout", arguments.timeout, 0.0), seconds("--grace", arguments.grace, GRACE)
     if arguments.drop:
         timeout = grace = 0.0

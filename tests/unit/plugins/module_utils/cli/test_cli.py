@@ -39,7 +39,7 @@ HELPERS = {
     "paths",
     "plain_command",
 }
-HELPERS |= {"start", "step_line", "system_log", "terminal"}
+HELPERS |= {"start", "step_line", "system_log", "taken_options", "terminal"}
 
 GPU = Device(
     id="pci:0000:3b:00.0",

@@ -129,7 +129,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 main(["complete", "cl"], "0.1.0", {json.dumps(DEFAULTS)})
 assert not {{"argparse", "subprocess", "ssl", "sqlite3"}} & {{*sys.modules}}, sorted(sys.modules)
 rooms = {{name.split("module_utils.")[1] for name in sys.modules if "module_utils." in name}}
-own = {{"cli.main", "cli.complete", "cli.plain_command", "cli.terminal"}}
+own = {{"cli.main", "cli.complete", "cli.plain_command", "cli.taken_options", "cli.terminal"}}
 assert rooms <= {{"cli", "layout", "records", "safe_text", *own}}, sorted(rooms)
 """
     start = [sys.executable, "-IS", "-c", f"import sys; sys.path.insert(0, {str(COLLECTIONS)!r})\n{code}"]
