@@ -39,8 +39,6 @@ def run(arguments: Any, paths: Layout) -> int:
         raise CdiError(f"claim: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
     if arguments.what and arguments.action not in ("add", "del", "exec", "pod"):
         raise CdiError(f"claim {arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
-    if arguments.command and arguments.action != "exec":
-        raise CdiError(f"claim {arguments.action}: found a command, {arguments.command[0]!r}; only exec runs one")
     if arguments.action != "exec":  # an error of exec has an exit status of its own
         refuse_options(arguments)
     caller = Caller(os.path.join(paths.prefix, "bin"), fork=True)

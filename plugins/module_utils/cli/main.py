@@ -271,7 +271,7 @@ VERBS = {
     ),
 }
 
-WITH_COMMAND = ("claim",)
+WITH_COMMAND = {"claim": "exec"}  # verb -> its action that runs the command behind `--`
 
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
@@ -333,11 +333,13 @@ def _file(name: str) -> Any:
 
 
 def _command(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the words before `--`, and those behind it: a command that a verb of WITH_COMMAND runs."""
-    if next((word for word in argv if word in VERBS), "") not in WITH_COMMAND or "--" not in argv:
+    """Return the words before `--`, and the command behind it; elsewhere `--` ends the options, and the words stay."""
+    if "--" not in argv:
         return argv, ()
     end = list(argv).index("--")
-    return argv[:end], argv[end + 1 :]
+    verb = next((word for word in argv if word in VERBS), "")
+    action = _sorted(argv[:end])[1][:1]
+    return (argv[:end], argv[end + 1 :]) if action == [WITH_COMMAND.get(verb)] else (argv, ())
 
 
 def _layout(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> Layout:
@@ -356,12 +358,18 @@ def _operands_last(argv: Sequence[str]) -> list[str]:
 
     argparse takes the first run of operands for all of them: it would refuse the file in `grants gc --force FILE`.
     """
+    options, operands, rest = _sorted(argv)
+    return [*options, *operands, *rest]
+
+
+def _sorted(argv: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the words of a command: the options with the verb, the operands, and all from `--` on."""
     words = list(argv)
     place = next((index for index, word in enumerate(words) if word in VERBS), None)
     if place is None:
-        return words
+        return words, [], []
     valued = (*EVERYWHERE, *VERBS[words[place]].options)
-    options, operands = words[: place + 1], []
+    options, operands = words[: place + 1], list[str]()
     rest = words[place + 1 :]
     while rest and rest[0] != "--":
         word = rest.pop(0)
@@ -371,7 +379,7 @@ def _operands_last(argv: Sequence[str]) -> list[str]:
             options.append(word)
             if rest and len(word) > 2 and any(option.startswith(word) for option in valued):
                 options.append(rest.pop(0))
-    return [*options, *operands, *rest]
+    return options, operands, rest
 
 
 def help_of(option: Operand, defaults: Mapping[str, Any]) -> str:

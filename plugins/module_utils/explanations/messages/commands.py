@@ -13,7 +13,6 @@ EXPLANATIONS = (
         title="The command has words that it does not take",
         messages=(
             "; expected nothing behind it",
-            "found a command, *; only exec runs one",
             "found * operands; expected",
             "expected an id and what it is for: claim add",
             "expected a command: claim exec",

@@ -167,6 +167,15 @@ def test_exec_refuses_to_run_a_command_with_all_devices(claim, tmp_path):
     assert claim("list")[1] == "No claims on this host.\n"
 
 
+def test_an_id_that_begins_with_a_dash(claim):
+    assert claim("add", "--", "-x", "tty:1") == (0, "fleet.cdi/claim=id::2dx\n", "")
+    assert claim("add", "--near", "0", "--", "-y", "tty:1")[0] == 0
+    assert [one["id"] for one in json.loads(claim("list", "--json")[1])["claims"]] == ["-x", "-y"]
+    assert claim("del", "--", "-x") == (0, "given back: -x\n", "")
+    assert claim("--force", "del", "--", "-y") == (0, "given back: -y\n", "")
+    assert "found 'ls'; expected nothing behind it" in claim("list", "--", "ls")[2]
+
+
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
@@ -176,7 +185,6 @@ def test_exec_refuses_to_run_a_command_with_all_devices(claim, tmp_path):
         (("exec", "--for", "daemon", "tty:1", "--", "ls"), 125, "expected it with add alone"),
         (("exec", "job", "--", "ls"), 125, "expected TYPE:AMOUNT"),
         (("exec", "--", "ls"), 125, "expected TYPE:AMOUNT"),
-        (("add", "job", "tty:1", "--", "ls"), 2, "only exec runs one"),
     ],
 )
 def test_what_exec_refuses(claim, words, status, why):
