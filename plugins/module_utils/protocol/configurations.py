@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Optional
 
 from .. import documents
 from ..layout import USUAL
@@ -35,17 +35,29 @@ class Configurations(NamedTuple):
     errors: dict[str, ProtocolError]
 
 
-def find(directory: str = DIRECTORY, resource_type: str = "") -> Configurations:
-    """Return all configurations, or those of one resource-type, sorted by type and file name."""
+def find(
+    directory: str = DIRECTORY, resource_type: str = "", planned: Optional[Mapping[str, Optional[bytes]]] = None
+) -> Configurations:
+    """Return all configurations, or those of one resource-type, sorted by type and file name.
+
+    `planned` are contents by path that files of `directory` will have; None: there will be no such file.
+    """
+    planned = planned or {}
+    paths = [
+        os.path.join(directory, folder, name)
+        for folder in _names(directory, f"{resource_type}.d" if resource_type else ".d", bool(resource_type))
+        for name in _names(os.path.join(directory, folder), ".conf")
+    ]
+    new = [path for path in planned if os.path.dirname(os.path.dirname(path)) == directory]
     found = []
     failed = {}
-    for folder in _names(directory, f"{resource_type}.d" if resource_type else ".d", bool(resource_type)):
-        for name in _names(os.path.join(directory, folder), ".conf"):
-            path = os.path.join(directory, folder, name)
-            try:
-                found.append(read(path))
-            except ProtocolError as error:
-                failed[path] = error
+    for path in sorted({*paths, *new}, key=os.path.split):
+        try:
+            content = planned[path] if path in planned else _content(path)
+            if content is not None:
+                found.append(parsed(path, content))
+        except ProtocolError as error:
+            failed[path] = error
     return Configurations(tuple(found), failed)
 
 
@@ -61,12 +73,11 @@ def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ..
 
 def read(path: str) -> Configuration:
     """Read the configuration at `path`. Raises ProtocolError 2 for its version, 107 for other errors."""
-    try:
-        content = documents.content(path, messages.LARGEST)
-    except CdiError as error:
-        raise ProtocolError(errors.CONTENT, f"config: {error}") from None
-    if content is None:
-        raise ProtocolError(errors.CONTENT, f"config: can't be read ({os.strerror(errno.ENOENT)})")
+    return parsed(path, _content(path))
+
+
+def parsed(path: str, content: bytes) -> Configuration:
+    """Return the configuration at `path` if this is its content. Raises ProtocolError as `read` does."""
     config = messages.config(messages.load(content))
     folder = os.path.basename(os.path.dirname(path))
     if folder != f"{config.type}.d":
@@ -74,6 +85,17 @@ def read(path: str) -> Configuration:
             errors.CONTENT, f"config: 'type' is {config.type!r}, but it is in {folder}; expected {config.type}.d"
         )
     return Configuration(path, content, config)
+
+
+def _content(path: str) -> bytes:
+    """Return the content of the configuration at `path`. Raises ProtocolError 107."""
+    try:
+        content = documents.content(path, messages.LARGEST)
+    except CdiError as error:
+        raise ProtocolError(errors.CONTENT, f"config: {error}") from None
+    if content is None:
+        raise ProtocolError(errors.CONTENT, f"config: can't be read ({os.strerror(errno.ENOENT)})")
+    return content
 
 
 def _names(directory: str, ending: str, whole: bool = False) -> list[str]:

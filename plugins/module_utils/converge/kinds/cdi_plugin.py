@@ -113,7 +113,8 @@ def converge_configurations(
     if not done:
         return ConfigurationOutcomes((), (), tuple(warnings), tuple(failed))
     # Devices that are missing now are left to the next refresh.
-    report = refresh(places, grace=float("inf"), check=check)
+    planned = {change.path: change.after for change in changes} if check else None
+    report = refresh(places, grace=float("inf"), check=check, planned=planned)
     changed = dict.fromkeys([*(change.path for change in changes), *report.changed])
     for path in there:
         unusable = [text for text in report.failed if text.startswith(f"{path}: ")]

@@ -45,10 +45,14 @@ def discover_pools(
     snapshot: Snapshot,
     enricher: Optional[Enricher],
     disabled: Mapping[str, Disabled],
+    planned: Optional[Mapping[str, Optional[bytes]]] = None,
 ) -> Pools:
-    """Discover the devices of every configuration and its delegates. A broken configuration hides no other."""
+    """Discover the devices of every configuration and its delegates. A broken configuration hides no other.
+
+    `planned`: contents of configurations by path, for a preview (see `configurations.find`).
+    """
     documents: dict[str, bytes] = {}
-    there = [find(config_dir) for config_dir in config_dirs]
+    there = [find(config_dir, planned=planned) for config_dir in config_dirs]
     failed: dict[str, CdiError] = {path: error for one in there for path, error in one.errors.items()}
     for path, _content, first in [configuration for one in there for configuration in one.configurations]:
         try:

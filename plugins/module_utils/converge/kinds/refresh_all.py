@@ -75,12 +75,14 @@ def refresh(
     sleep: Callable[[float], None] = time.sleep,
     disabled: Optional[Mapping[str, Disabled]] = None,
     claims: bool = True,
+    planned: Optional[Mapping[str, Optional[bytes]]] = None,
 ) -> Report:
     """Refresh everything. Wait `timeout` seconds for missing devices, and keep them for `grace` seconds.
 
     While it waits, the spec of a kind with missing devices is unchanged; the inventory shows gone devices at once. Held
     devices are kept (`granted`, by id; None: ask the ledger). `disabled` are the devices out of service; None: those in
-    the state directory. With `claims`, restore those of earlier boots. Raises CdiError if the manifest can't be read.
+    the state directory. With `claims`, restore those of earlier boots. `planned`: with `check`, the contents of the
+    configurations that a run would write or remove (None), by path. Raises CdiError if the manifest can't be read.
     """
     begun, pause = clock(), PAUSE
     boot_id = inventory.boot_id(places.root)
@@ -90,7 +92,7 @@ def refresh(
     while True:
         left = 0.0 if check else timeout - (clock() - begun)
         out = in_force(places.state_dir) if disabled is None else disabled
-        report = _once(places, terms, out, check, final=left <= 0)
+        report = _once(places, terms, out, check, left <= 0, planned)
         changed.update(dict.fromkeys(report.changed))
         if left <= 0 or not any(one.kept for one in report.missing):
             trouble = (f"{ledger.trouble}: until then nothing that is gone is dropped",) if ledger.trouble else ()
@@ -118,7 +120,14 @@ def _with_claims(report: Report, places: Layout, boot_id: str) -> Report:
     return report._replace(changed=(*report.changed, *changed), failed=(*report.failed, *done.failed))
 
 
-def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
+def _once(
+    places: Layout,
+    terms: Terms,
+    disabled: Mapping[str, Disabled],
+    check: bool,
+    final: bool,
+    planned: Optional[Mapping[str, Optional[bytes]]],
+) -> Report:
     """Discover once and apply the result; unless `final`, leave specs that would lose devices for later."""
     told = read_manifest(places.state_dir)
     memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
@@ -131,7 +140,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     seen = {**found.seen, **lenient.seen}
     boot_id = inventory.boot_id(places.root)
     config_dirs = directories(told.files, files.canonical(places.config_dir))
-    pools = discover_pools(config_dirs, places.inventory, boot_id, *host)
+    pools = discover_pools(config_dirs, places.inventory, boot_id, *host, planned)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
     around = {one: of_each_kind(known(*one, boot_id, places.prefix, places.path)) for one in beside}
     unwritten: list[str] = []  # why the pools can't be written

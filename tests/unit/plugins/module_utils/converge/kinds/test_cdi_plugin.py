@@ -54,8 +54,9 @@ def host(tmp_path):
 
 def test_written_with_its_pool_once(host):
     preview = host.converge(check=True)
-    assert (preview.changed, host.files()) == ((preview.path,), [])
+    assert host.files() == []
     done = host.converge()
+    assert preview.changed == done.changed
     assert done.path == str(host.base / "etc/tty.d/generic.conf")
     assert json.loads((host.base / "etc/tty.d/generic.conf").read_text()) == DOCUMENT
     conf, pool = host.files()
@@ -87,7 +88,8 @@ def test_a_preview_needs_no_executable_of_ours(host):
 
 def test_absent_and_undo(host):
     host.converge()
-    assert len(host.converge(None).changed) == 2
+    preview = host.converge(None, check=True)
+    assert len(host.converge(None).changed) == 2 == len(preview.changed)
     assert host.files() == []
     host.converge()
     assert undo(host.places).kept == ()
@@ -113,6 +115,19 @@ def test_a_foreign_file_stays(host):
     host.converge(force=True)
     undo(host.places)
     assert (host.base / "etc/tty.d/generic.conf").read_text() == "{}"
+
+
+def test_a_preview_judges_the_content_to_come(host):
+    """The file that force replaces may be broken; and a new one may be, where the file on disk is not."""
+    (host.base / "etc/tty.d").mkdir(parents=True)
+    foreign = host.base / "etc/tty.d/generic.conf"
+    foreign.write_text('{"mine": 1}')
+    preview = host.converge(force=True, check=True)
+    assert foreign.read_text() == '{"mine": 1}'
+    assert (preview.changed, len(preview.changed)) == (host.converge(force=True).changed, 2)
+    none = {"profile": "rule", "kind": "v.com/none", "match": {"driver": "no_such_driver"}, "required": True}
+    with pytest.raises(CdiError, match="has required: true.* The configuration would be there"):
+        host.converge({**DOCUMENT, "plugin": "rule", "args": none}, check=True)
 
 
 @pytest.mark.parametrize(
