@@ -153,6 +153,11 @@ restored:
   returned: with O(state=absent)
   type: list
   elements: str
+forced:
+  description: Who had devices, and which files were changed since, that went by O(settings.force) alone.
+  returned: with O(state=absent)
+  type: list
+  elements: str
 """
 
 from typing import Any

@@ -256,7 +256,8 @@ VERBS = {
         "take back every file that fleet.cdi wrote; exit code 1 if some are kept",
         {
             "--check": "say what would be done, and do nothing",
-            "--force": "also take back files that others changed since",
+            "--force": "also end all claims, those in use too, forget all other grants, take back specs that running "
+            "containers have, and remove files that were changed since",
             **JSON,
         },
     ),

@@ -22,17 +22,16 @@ def run(arguments: Any, paths: Layout) -> int:
     with StepLine("takes files back"):
         done = undo(paths, check=arguments.check, force=arguments.force)
     if not arguments.check:
-        ends = [("removed", done.removed), ("restored", done.restored)]
-        log_verb("undo", (f"{what}: {path}" for what, found in ends for path in found))
+        log_verb("undo", (*(line for _path, line in done.lines()), *(f"forced: {why}" for why in done.forced)))
     kept = [{"path": path, "reason": reason} for path, reason in done.kept]
     if arguments.json:
-        say_document({"removed": done.removed, "restored": done.restored, "kept": kept})
+        say_document({"removed": done.removed, "restored": done.restored, "kept": kept, "forced": done.forced})
         return 1 if kept else 0
     would = "would be " if arguments.check else ""
-    for path in done.removed:
-        say(f"{would}removed: {path}{_note(readers.get(path))}")
-    for path in done.restored:
-        say(f"{would}restored: {path}{_note(readers.get(path))}")
+    for path, line in done.lines():
+        say(f"{would}{line}{_note(readers.get(path))}")
+    for why in done.forced:
+        say(f"{would}forced: {why}")
     for path, reason in done.kept:
         say(f"kept: {reason}" if path in reason else f"kept: {path}: {reason}")
     if not any(done):

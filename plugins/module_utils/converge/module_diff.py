@@ -19,11 +19,11 @@ CORRECTED = "has the wanted content already; its mode or its record is corrected
 def diff(name: str, before: Any, after: Any) -> dict[str, Any]:
     """Return one part of a diff. Of a file that is in neither state only the record of it changes."""
     if before == after == "":
-        return _prepared(name, FORGOTTEN)
+        return prepared(name, FORGOTTEN)
     return {"before_header": name, "after_header": name, "before": before, "after": after}
 
 
-def _prepared(name: str, told: str) -> dict[str, Any]:
+def prepared(name: str, told: str) -> dict[str, Any]:
     """Return one part of a diff as a text."""
     return {"before_header": name, "after_header": name, "prepared": told}
 
@@ -31,7 +31,7 @@ def _prepared(name: str, told: str) -> dict[str, Any]:
 def of_file(change: Change, show: Callable[[Optional[bytes]], Any]) -> dict[str, Any]:
     """Return the diff of a file whose content looks as `show` returns it."""
     if change.before is not None and change.before == change.after:
-        return _prepared(change.path, TAKEN_OVER if change.ours else CORRECTED)
+        return prepared(change.path, TAKEN_OVER if change.ours else CORRECTED)
     return diff(change.path, show(change.before), show(change.after))
 
 
@@ -80,7 +80,7 @@ def brief(part: dict[str, Any]) -> dict[str, Any]:
         changes = list(_changes(before.get(kind, {}), after.get(kind, {})))
         lines += [f"{kind}: {', '.join(changes)} ({path})"] if changes else []
     text = "\n".join(lines or [f"only how it is written ({path})"])
-    return _prepared(path, f"{text}\n")
+    return prepared(path, f"{text}\n")
 
 
 def _counted(release: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .. import files
@@ -35,6 +35,7 @@ LATE = (
     "(`fleet-cdi claim del`) and take everything back once more"
 )
 
+DONE = ("removed", "restored", "gone")  # results of `Manifest.take_back_all` of files that do not stay
 REST = ("manifest.json", ".manifest.json.tmp", ".lock")
 
 
@@ -44,6 +45,29 @@ class Undone(NamedTuple):
     removed: tuple[str, ...]
     restored: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]  # (path, why)
+    ended: Mapping[str, str] = {}  # of `removed`: the claims that were ended, by path
+    forced: tuple[str, ...] = ()  # who had what, and which files were changed, that went by force alone
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield (path, what was done to it) for people."""
+        for path in self.removed:
+            ended = self.ended.get(path)
+            yield path, f"ended: {ended}" if ended else f"removed: {path}"
+        for path in self.restored:
+            yield path, f"restored: {path}"
+
+
+class HeldFile(NamedTuple):
+    """A file that does not go without force, because a device is held."""
+
+    path: str
+    who: str  # has what
+    advice: str = ""  # how that ends
+
+    @property
+    def refusal(self) -> tuple[str, str]:
+        """Return its path, and why nothing was touched."""
+        return self.path, ". ".join(filter(None, (self.who, self.advice, UNTOUCHED)))
 
 
 def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
@@ -58,13 +82,14 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     """
     places = places._replace(state_dir=os.path.abspath(places.state_dir))
     state_dir = places.state_dir
-    ended: tuple[str, ...] = ()
+    ended: dict[str, str] = {}
+    forced = _forced(state_dir) if force else ()
     if force and _may_have_claims(state_dir):
         from ..claims.lifetime.every_claim import end_every_claim
 
         ended, failed = end_every_claim(places, _caller(places), this_boot(places), check)
         if failed:
-            return Undone(ended, (), failed)
+            return Undone(tuple(ended), (), failed, ended, tuple(filter(None, ended.values())))
     done = _undo(state_dir, check, force)
     if not check and not done.kept:
         from ..claims.lifetime.every_claim import forget_claims
@@ -74,7 +99,7 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
         done = done._replace(kept=tuple((claim_path(state_dir, id_), LATE.format(id_)) for id_ in late))
     if not check:
         _discard_rest(state_dir)
-    return done._replace(removed=(*ended, *done.removed))
+    return done._replace(removed=(*ended, *done.removed), ended=ended, forced=forced)
 
 
 def _may_have_claims(state_dir: str) -> bool:
@@ -89,7 +114,7 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
     manifest = read_manifest(state_dir)
     held = () if force else _held(manifest, state_dir)
     if held:
-        return Undone((), (), held)
+        return Undone((), (), tuple(one.refusal for one in held))
     if check or not (manifest.files or manifest.kinds or manifest.edits or manifest.links):
         plugin = device_plugin_service.installed(manifest)
         left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
@@ -98,7 +123,7 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
     with locked_manifest(state_dir) as manifest:
         held = () if force else _held(manifest, state_dir)  # again: the lock may have waited for a module
         if held:
-            return Undone((), (), held)
+            return Undone((), (), tuple(one.refusal for one in held))
         listings = {str(entry["inventory"]) for entry in manifest.kinds.values()}
         # First, because a refresh in between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
@@ -124,8 +149,16 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
         return done
 
 
-def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
-    """Return (path, who holds what) of each file that can't go now; empty if no device is held.
+def _forced(state_dir: str) -> tuple[str, ...]:
+    """Return what keeps files here that go by force alone: who holds devices, and which files were changed since."""
+    manifest = read_manifest(state_dir)
+    gently, by_force = (manifest.take_back_all(check=True, force=force) for force in (False, True))
+    changed = [str(why) for path, why in gently.items() if isinstance(why, CdiError) and by_force[path] in DONE]
+    return (*(one.who for one in _held(manifest, state_dir)), *changed)
+
+
+def _held(manifest: Manifest, state_dir: str) -> tuple[HeldFile, ...]:
+    """Return each file that can't go now; empty if no device is held.
 
     Devices that the device plugin holds are free once it is stopped, unless pods may still use them.
     """
@@ -134,15 +167,15 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
     for claim in stored.claims:
         path = os.path.join(state_dir, DIRECTORY)
         found.append(
-            (path, f"claim {claim.id} has devices. Give it back (`fleet-cdi claim del {claim.id}`). {UNTOUCHED}")
+            HeldFile(path, f"claim {claim.id} has devices", f"Give it back (`fleet-cdi claim del {claim.id}`)")
         )
-    found += [(path, f"{error} {UNTOUCHED}") for path, error in stored.errors.items()]
+    found += [HeldFile(path, str(error).rstrip(".")) for path, error in stored.errors.items()]
     ledger = ledger_path(state_dir)
     try:
         of_claims = {request_id(claim.id) for claim in stored.claims}
         grants = [grant for grant in holders.grants(state_dir) if grant.key.request_id not in of_claims]
     except CdiError as error:
-        return (*found, (ledger, f"{error}. {UNTOUCHED}"))
+        return (*found, HeldFile(ledger, str(error)))
     if grants:
         # Imported here, because few hosts have a store, and the import of SQLite takes long.
         from ..allocation.holds import pod_holds
@@ -154,18 +187,15 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
         if grants:
             some = "; ".join(map(holders.named_holders, grants[: holders.SOME]))
             more = f"; and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
-            why = (
-                f"devices are granted to {len(grants)} request(s): {some}{more}. Give them back (DEL, or "
-                "`fleet-cdi grants gc`)"
-            )
-            found.append((ledger, ". ".join((f"{ledger}: {why}", *left, UNTOUCHED))))
+            who = f"{ledger}: devices are granted to {len(grants)} request(s): {some}{more}"
+            found.append(HeldFile(ledger, who, ". ".join(("Give them back (DEL, or `fleet-cdi grants gc`)", *left))))
     specs = holders.written(manifest)
     names = {name: nodes for one in specs.values() for name, nodes in one.items()}
     for container in containers.find_containers(names).containers:
         if container.runs:
             path = next(path for path, one in specs.items() if container.devices[0] in one)
             has = holders.some(container.devices)
-            found.append((path, f"{path}: {container} has {has}. Stop it first. {UNTOUCHED}"))
+            found.append(HeldFile(path, f"{path}: {container} has {has}", "Stop it first"))
     return tuple(found)
 
 

@@ -25,9 +25,9 @@ LOCK = ".lock"
 
 
 class EndedClaims(NamedTuple):
-    """The paths of the claims, pods and specs that were ended, and why others were not, by path."""
+    """What was ended by path, "" for a spec without a claim; and why others were not, by path."""
 
-    ended: tuple[str, ...]
+    ended: dict[str, str]
     failed: tuple[tuple[str, str], ...]
 
 
@@ -39,13 +39,13 @@ def end_every_claim(places: Layout, caller: Caller, boot_id: str, check: bool = 
     pods = pod_record.read_stored_pods(places.state_dir)
     stored = store.read_claims(places.state_dir)
     failed = {**stored.errors, **pods.errors}
-    ended = []
+    ended = {}
     for pod in sorted(pods.pods) if not pods.errors else ():
         path = pod_record.pod_path(places.state_dir, pod)
         try:
             if not check:
                 delete_pods(places, caller, boot_id, {pod}, force=True)
-            ended.append(path)
+            ended[path] = f"claims of pod {pod}"
         except CdiError as error:
             failed[path] = str(error)
     for claim in stored.claims:
@@ -53,13 +53,13 @@ def end_every_claim(places: Layout, caller: Caller, boot_id: str, check: bool = 
         try:
             if not check:
                 delete_claim(places, caller, boot_id, claim.id, force=True)
-            ended.append(path)
+            ended[path] = f"claim {claim.id}"
         except CdiError as error:
             failed[path] = str(error)
     orphaned, left = (list(orphans(places)), {}) if check else remove_orphans(places, caller)
-    ended += orphaned
+    ended.update(dict.fromkeys(orphaned, ""))
     failed.update(left)
-    return EndedClaims(tuple(ended), tuple(failed.items()))
+    return EndedClaims(ended, tuple(failed.items()))
 
 
 def forget_claims(places: Layout, caller: Caller) -> None:

@@ -161,7 +161,7 @@ EXPLANATIONS = (
     Explanation(
         id="FC1763",
         title="Something is left on this host",
-        messages=("Left on this host: *",),
+        messages=("Left on this host: *", "Solve this and run the playbook again"),
         means=(
             "The removal is not complete. The message names the rest and the reason: a request holds a device, a "
             "container runs, or another tool changed a file."
@@ -217,5 +217,17 @@ EXPLANATIONS = (
         why="The release runs from these files, so what it would do now is not known.",
         do="Install the release again. If nobody here changed the file, find out who did: it is root's.",
         more="ansible-playbook fleet.cdi.provision",
+    ),
+    Explanation(
+        id="FC1767",
+        title="Force took what was in use or was changed",
+        messages=("back what was in use or was changed since: *",),
+        means=(
+            "A removal without force leaves what the message names: claims and grants whose devices are held, specs of "
+            "running containers, and files that were changed since fleet.cdi wrote them. This one had `cdi_host_force`."
+        ),
+        why="What uses such a device goes on for now, and does not start again. A change of a file is lost.",
+        do="Check what the message names. Without `cdi_host_force` a removal refuses and names them.",
+        more="fleet-cdi undo --check",
     ),
 )

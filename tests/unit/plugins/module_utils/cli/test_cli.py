@@ -435,6 +435,7 @@ def test_undo_force_and_then_nothing(fleet_cdi, managed, tmp_path):
         "removed": [f"{managed}/changed.json", f"{managed}/new.json"],
         "restored": [f"{managed}/foreign.json"],
         "kept": [],
+        "forced": [f"{managed}/changed.json: was changed since fleet.cdi wrote it"],
     }
     assert fleet_cdi("undo") == (0, f"Nothing to undo: the manifest in {tmp_path}/state lists no file.\n", "")
 

@@ -305,7 +305,10 @@ class TestUndo:
         with locked_manifest(str(host.state)) as manifest:
             manifest.write(str(conf), b"{}")
         host.add(host.conf, "tty:1", "a")
-        assert undo(layout_beside(host.state), force=True).kept == ()
+        (forced,) = undo(layout_beside(host.state), check=True, force=True).forced
+        assert forced.endswith("devices are granted to 1 request(s): request a (tty/generic-tty) has tty:tty13")
+        done = undo(layout_beside(host.state), force=True)
+        assert (done.kept, done.forced) == ((), (forced,))
         assert not conf.exists() and not host.state.exists()
 
     @pytest.mark.parametrize(("state", "stays"), [("running", True), ("paused", True), ("exited", False)])
@@ -325,7 +328,9 @@ class TestUndo:
         if stays:
             ((path, why),) = done.kept
             assert path == str(spec) and "container web (podman, " + state + ") has fleet.cdi/tty=tty13" in why
-            assert undo(layout_beside(host.state), force=True) == ((str(spec),), (), ())
+            done = undo(layout_beside(host.state), force=True)
+            assert done[:3] == ((str(spec),), (), ())
+            assert done.forced == (f"{spec}: container web (podman, {state}) has fleet.cdi/tty=tty13",)
 
     def test_it_goes_when_nobody_does(self, host):
         conf = host.configure({**host.conf, "args": {"teardown": ["/bin/true"]}})

@@ -62,7 +62,9 @@ def test_without_force_a_claim_is_named_and_stays(leaving):
 def test_a_preview_names_the_claims_and_touches_nothing(leaving):
     leaving.claims.add("job-1", "gpu:1")
     before = leaving.left()
-    assert leaving.path("job-1") in leaving.undo(check=True, force=True).removed
+    done = leaving.undo(check=True, force=True)
+    assert leaving.path("job-1") in done.removed and done.forced[0] == "claim job-1 has devices"
+    assert dict(done.lines())[leaving.path("job-1")] == "ended: claim job-1"
     assert leaving.left() == before
 
 
@@ -125,7 +127,9 @@ def test_with_force_the_claims_end_first(leaving, first):
 def test_what_does_not_end_is_named_and_a_later_run_ends_it(leaving):
     leaving.claims.add("job-1", "gpu:1", "zero:1")
     leaving.claims.behave("del")
-    ((path, why),) = leaving.undo(force=True).kept
+    done = leaving.undo(force=True)
+    ((path, why),) = done.kept
+    assert done.forced == ()
     assert path == leaving.path("job-1") and "stuck" in why and os.path.lexists(ledger_path(leaving.state))
     leaving.claims.behave("well")
     assert leaving.undo(force=True).kept == () and leaving.left() == []

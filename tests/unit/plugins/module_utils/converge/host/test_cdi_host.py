@@ -330,6 +330,24 @@ def test_a_removal_ends_claims_by_force_alone(answer: Answer, prefix: Path) -> N
     store.write_claim(state_dir, ClaimRecord(WantedClaim("job", {"gpu": 1}), state=GRANTED))
     refused, _warnings = answer(devices=TWO, state="absent", check=True)
     assert refused["failed"] and "claim job has devices. Give it back (`fleet-cdi claim del job`)" in refused["msg"]
-    ended, _warnings = answer(devices=TWO, state="absent", check=True, force=True)
-    assert store.claim_path(state_dir, "job") in ended["removed"]
+    ended, warnings = answer(devices=TWO, state="absent", check=True, force=True)
+    assert store.claim_path(state_dir, "job") in ended["removed"] and ended["forced"] == ["claim job has devices"]
+    assert warnings[0] == ("cdi_host_force would take back what was in use or was changed since: claim job has devices")
+    shown = ended["diff"][0]["prepared"].splitlines()
+    assert shown[0] == "ended: claim job" and f"removed: {prefix.parent}/cdi/test.fleet.cdi-kind1.json" in shown
     os.unlink(store.claim_path(state_dir, "job"))
+
+
+def test_a_removal_that_can_not_end_a_claim_does_not_ask_for_force_again(answer: Answer, prefix: Path) -> None:
+    """The reason has the phrase of another message, and ends with a full stop."""
+    state_dir = str(prefix.parent / "state")
+    answer(devices=TWO)
+    path = store.claim_path(state_dir, "job")
+    os.makedirs(os.path.dirname(path), 0o700)
+    Path(path).write_text("{")
+    for force in (False, True):
+        left, _warnings = answer(devices=TWO, state="absent", check=True, force=force)
+        assert left["failed"] and left["msg"].endswith("[FC1763]") and ".." not in left["msg"]
+        assert ("cdi_host_force=true" in left["msg"]) != force
+        assert "Solve this and run the playbook again" in left["msg"]
+    os.unlink(path)
