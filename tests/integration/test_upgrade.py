@@ -261,9 +261,9 @@ def test_an_upgrade_of_a_fleet(fleet):
 def test_only_a_host_that_is_well_goes_back_into_service(tmp_path):
     """On these hosts root sees all processes: nothing is unknown, and the default of fleet_cdi_upgrade_accept holds."""
     devices = {"cdi_host_devices": {"memory": {**RULE, "required": True}}}
-    hosts = simulated_fleet.Fleet(tmp_path, {"gpu-1": devices, "gpu-2": devices})
+    hosts = simulated_fleet.Fleet(tmp_path, dict.fromkeys(("gpu-1", "gpu-2", "new-1"), devices))
     (tmp_path / "settle.yml").write_text(yaml.safe_dump(SETTLE))
-    first = hosts.play("settle.yml", collections=older_collection(tmp_path / "old"))
+    first = hosts.play("settle.yml", "--limit", "gpu-1,gpu-2", collections=older_collection(tmp_path / "old"))
     assert first.status == 0, first.said
 
     def state(host):
@@ -285,6 +285,18 @@ def test_only_a_host_that_is_well_goes_back_into_service(tmp_path):
     assert done.status == 2, done.said
     assert "The host is not well after the upgrade:" in done.said and "bad.json" in done.said, done.said
     assert state("gpu-2") == (new, ["mem:full", "mem:zero"])
+
+    # A new host had nothing to take out of service before. What the run gave it is out of service afterwards, so the
+    # next run does not take it for done.
+    work["work_command"] = "mkdir -p /etc/cdi && echo nothing > /etc/cdi/bad.json"
+    done = hosts.play("fleet.cdi.upgrade", "--limit", "new-1", "-e", json.dumps(work))
+    assert done.status == 2 and state("new-1") == (new, ["mem:full", "mem:zero"]), done.said
+    end = "Repair it and run the playbook again; it has no earlier release to go back to."
+    assert f"The host stays out of service. {end}" in done.said, done.said
+    assert hosts.play("fleet.cdi.upgrade", "--limit", "new-1").status == 2
+    (hosts.place("new-1") / "etc/cdi/bad.json").unlink()
+    done = hosts.play("fleet.cdi.upgrade", "--limit", "new-1")
+    assert done.status == 0 and state("new-1") == (new, []), done.said
 
 
 def test_wrong_settings_stop_it_before_the_first_host(fleet):

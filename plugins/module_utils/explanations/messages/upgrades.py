@@ -44,6 +44,8 @@ EXPLANATIONS = (
         messages=(
             "Nothing was changed, and what the run had taken out of service is back.",
             "The host stays out of service.",
+            "It has no device in service.",
+            "it has no earlier release to go back to",
         ),
         means=(
             "A step of the upgrade failed. The first sentence of the message says which, and the end says in which "
@@ -52,7 +54,7 @@ EXPLANATIONS = (
         why="A host that is half upgraded gets no new work until a person has looked at it.",
         do=(
             "Repair what the first sentence names, and run the playbook again. The message has the command that goes "
-            "back to the release before."
+            "back to the release before, if there is one."
         ),
         more="fleet-cdi doctor",
     ),
