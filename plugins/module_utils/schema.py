@@ -94,9 +94,16 @@ def one_or_several(item: Schema) -> dict[str, Any]:
 
 def unknown(what: str, found: Any, known: Iterable[str]) -> str:
     """Return the words of a message about a name that `known` does not have."""
+    return str(wrong_name((), what, found, known))
+
+
+def wrong_name(path: tuple[Any, ...], what: str, found: Any, known: Iterable[str]) -> Wrong:
+    """Return the error of a name that `known` does not have."""
     names = list(known)
-    return (
-        f"found the unknown {what} {_cut(repr(found))}; expected one of {', '.join(names)}{did_you_mean(found, names)}"
+    return Wrong(
+        path,
+        f"found the unknown {what} {_cut(repr(found))}",
+        f"one of {', '.join(names)}{did_you_mean(found, names)}",
     )
 
 

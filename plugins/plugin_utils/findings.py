@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import plugin_configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import TYPES as STRICT
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import did_you_mean, expectation, shown
@@ -281,7 +283,8 @@ def _expected(error: Any) -> str:
 def _beyond_schema(variable: str, entries: Mapping[str, Any], found: Sequence[Finding]) -> list[Finding]:
     """Return the faults that only the hosts' own checks see in entries and resources that are otherwise correct.
 
-    They check that the name of an entry makes a valid kind, and that a kubelet accepts the name of a resource.
+    They check that the name of an entry makes a valid kind, that an executable accepts its configuration, and that a
+    kubelet accepts the name of a resource.
     """
     wrong = {finding.path[1:2] for finding in found}
     right = {name: entry for name, entry in entries.items() if (name,) not in wrong and not _open(entry)}
@@ -290,6 +293,8 @@ def _beyond_schema(variable: str, entries: Mapping[str, Any], found: Sequence[Fi
     if variable == settings.DEVICES:
         refused = ((name, _refusal(name, entry)) for name, entry in right.items())
         return [Finding((variable, name), problem) for name, problem in refused if problem]
+    if variable == settings.PLUGINS:
+        return [one for key, entry in right.items() for one in _wrong_plugin(variable, key, entry)]
     if variable == settings.RESOURCES:
         return [
             Finding((variable, *one.path), f"{one.found}; expected {one.expected}", len(one.path) == 1)
@@ -306,6 +311,16 @@ def _open(value: Any) -> bool:
     elif isinstance(value, (list, tuple)):
         inner = value
     return value is LATER or any(map(_open, inner))
+
+
+def _wrong_plugin(variable: str, key: str, entry: Mapping[str, Any]) -> Iterator[Finding]:
+    document = plugin_configuration.document_of(plugin_configuration.options_of(key, entry))
+    try:
+        for one in plugin_configuration.wrong_document(document):
+            is_key = one.found.startswith("found the unknown option")
+            yield Finding((variable, key, *one.path), f"{one.found}; expected {one.expected}", is_key)
+    except ProtocolError as error:
+        yield Finding((variable, key), error.details)
 
 
 def _refusal(name: str, entry: Any) -> Optional[str]:

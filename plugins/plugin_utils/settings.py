@@ -28,6 +28,7 @@ COLLECTION = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 ROLES = ("cdi_host", "cdi_device_plugin", "cdi_runtime_hooks")
 PREFIXES = (*(f"{role}_" for role in ROLES), "fleet_cdi_")
 DEVICES = "cdi_host_devices"
+PLUGINS = "cdi_host_plugins"
 RESOURCES = "cdi_device_plugin_resources"
 
 TRUE = (*host_tables.YES, "1", "1.0", "y", "t")  # what the role's argument spec takes for true

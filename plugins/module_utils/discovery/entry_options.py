@@ -9,12 +9,12 @@ The tables are JSON Schema, so that the controller can check whole settings docu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from .. import schema
 from ..records import CdiError
-from ..schema import END
+from ..schema import END, Wrong
 from .profiles import (
     amd,
     block,
@@ -124,17 +124,29 @@ def check(entries: Any) -> None:
     schema.check(entries, {"type": "object"}, "devices")
     for name, entry in entries.items():
         where = f"devices entry {name!r}"
-        schema.check(entry, ENTRY, where)
-        if entry["profile"] not in PROFILES:
-            raise CdiError(f"{where}: profile: {schema.unknown('profile', entry['profile'], sorted(PROFILES))}")
-        for option, text in _templates(entry):
-            for field in FIELD.findall(text):
-                if field and field not in FIELDS:
-                    raise CdiError(f"{where}: {option}: {schema.unknown('field', field, FIELDS)}")
-        schema.check(entry, entry_schema(entry["profile"]), where)
+        for wrong in wrong_options(entry):
+            raise CdiError(f"{where}: {wrong}")
         if "kind" not in entry:
             gives = f"{where} gives the kind of its devices unless option 'kind' does"
             schema.check(kind_of(name, entry), COMMON["kind"], gives)
+
+
+def wrong_options(entry: Any, besides: Collection[str] = ()) -> Iterator[Wrong]:
+    """Yield the errors in the options of an entry. `besides`: names that may stand where these options do."""
+    odd = list(schema.errors(entry, ENTRY))
+    if not odd and entry["profile"] not in PROFILES:
+        odd = [schema.wrong_name(("profile",), "profile", entry["profile"], sorted(PROFILES))]
+    if odd:
+        yield from odd
+        return
+    for path, text in _templates(entry):
+        for field in FIELD.findall(text):
+            if field and field not in FIELDS:
+                yield schema.wrong_name(path, "field", field, FIELDS)
+    wanted = entry_schema(entry["profile"])
+    yield from schema.errors(
+        entry, {**wanted, "properties": {**wanted["properties"], **{name: {} for name in besides}}}
+    )
 
 
 def everything() -> dict[str, dict[str, Any]]:
@@ -166,9 +178,9 @@ def expand(template: str, values: dict[str, str]) -> str:
     return FIELD.sub(lambda found: values[found[1]] if found[1] else found[0][0], template)
 
 
-def _templates(entry: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield (option, text) for each text with fields."""
+def _templates(entry: dict[str, Any]) -> Iterable[tuple[tuple[str, ...], str]]:
+    """Yield (path, text) for each text with fields."""
     env = entry.get("env")
-    found = [("container_path", entry.get("container_path"))]
-    found += [(f"env.{name}", text) for name, text in env.items()] if isinstance(env, dict) else []
-    return [(option, text) for option, text in found if isinstance(text, str)]
+    found: list[tuple[tuple[str, ...], Any]] = [(("container_path",), entry.get("container_path"))]
+    found += [(("env", name), text) for name, text in env.items()] if isinstance(env, dict) else []
+    return [(path, text) for path, text in found if isinstance(text, str)]

@@ -11,6 +11,7 @@ from ...layout import Layout
 from ...manifest import read_manifest
 from .. import module_diff
 from ..kinds.cdi_plugin import WantedConfiguration, converge_configurations, path_of, wanted_configuration
+from ..plugin_configuration import options_of
 from .part import BY, HostProblem, HostRun, PartOutcome
 
 FAILED = "configuration-failed"
@@ -43,12 +44,8 @@ def converge(run: HostRun) -> PartOutcome:
 
 
 def _wanted(key: str, one: dict[str, object]) -> WantedConfiguration:
-    """Return what an entry of the settings asks for; its key is the resource-type and the name."""
-    resource_type, _slash, name = key.partition("/")
-    usual: dict[str, object] = {"plugin": name, "args": {}, "description": None, "cdi_version": "0.0.2"}
-    return wanted_configuration(
-        {**usual, **one, "state": "present", "resource_type": resource_type, "name": name, "managed_by": BY}
-    )
+    """Return what an entry of the settings asks for."""
+    return wanted_configuration({**options_of(key, one), "state": "present", "managed_by": BY})
 
 
 def _left(places: Layout, wanted: list[WantedConfiguration]) -> list[WantedConfiguration]:

@@ -15,14 +15,12 @@ from typing import Any, NamedTuple, Optional
 
 from ... import files
 from ...claims.store import has_claims, read_claims
-from ...discovery import entry_options as entries
 from ...layout import Layout
 from ...manifest import Manifest
 from ...protocol import grammar, messages, pools
-from ...protocol.plugin_args import settings
 from ...records import CdiError
 from ...release.needed_by import check_host, host_spec_dirs
-from .. import module_diff
+from .. import module_diff, plugin_configuration
 from ..apply import apply
 from ..change import OR_FORCE, Change, Plan, plan_file
 from ..holders import holders
@@ -99,7 +97,7 @@ def converge_configurations(
     for one in wanted:
         try:
             _check_names(one)
-            content = None if one.document is None else _rendered(one.document, one.resource_type, bin_dir, check)
+            content = _rendered(one, bin_dir, check)
             stays = _staying(one, content, places, on_held)
             warnings += [stays] if stays else []
             if stays:
@@ -205,31 +203,30 @@ def _held(path: str, resource_type: str, plugin: str, state_dir: str) -> str:
     return f"{path}: {'; '.join(found[: holders.SOME])}{more}"
 
 
-def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check: bool) -> bytes:
-    """Return the text of a configuration. Raises CdiError if its executable would refuse it.
+def _rendered(wanted: WantedConfiguration, bin_dir: str, check: bool) -> Optional[bytes]:
+    """Return the text of a configuration; None for one to remove. Raises CdiError if its executable would refuse it.
 
     With `check` our executables may be missing, because a previewed release would install them.
     """
+    if wanted.document is None:
+        return None
+    what = f"configuration {wanted.resource_type}/{wanted.name}"
     try:
-        content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")
+        content = (json.dumps(wanted.document, indent=2, sort_keys=True) + "\n").encode("ascii")
         config = messages.config(messages.load(content))
         chain = pools.chain(config)
-        own = [settings(one) for one in chain if one.plugin in pools.PROFILES]
+        for wrong in plugin_configuration.wrong_chain(config):
+            raise CdiError(f"{what}: {wrong}")
     except messages.ProtocolError as error:
-        raise CdiError(f"configuration: {error.details}") from None
-    if any(one.picked for one in own):
-        raise CdiError("configuration: args.picked: is what a plugin that delegates passes; leave it out")
+        raise CdiError(f"{what}: {error.details}") from None
     for one in chain:
         previewed = check and one.plugin in pools.PROFILES
         if not previewed and not os.access(os.path.join(bin_dir, one.plugin), os.X_OK):
             there = ", ".join(sorted(pools.PROFILES))
             raise CdiError(
-                f"plugin: found {one.plugin!r}, which is not a program in {bin_dir}; ours are {there}. Install the "
-                "release first (module fleet.cdi.host_release), or the plugin that is meant."
+                f"{what}: plugin: found {one.plugin!r}, which is not a program in {bin_dir}; ours are {there}. Install "
+                "the release first (module fleet.cdi.host_release), or the plugin that is meant."
             )
-        entry = pools.entry_of(one)
-        if entry is not None:
-            entries.check({resource_type: entry})
     return content
 
 
@@ -258,14 +255,6 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 def wanted_configuration(options: Mapping[str, Any]) -> WantedConfiguration:
     """Return the configuration that `options`, those of module cdi_plugin, ask for."""
-    document = None
-    if options["state"] == "present":
-        document = {
-            "cdiVersion": options["cdi_version"],
-            "name": options["description"] or f"{options['resource_type']} by {options['plugin']}",
-            "type": options["resource_type"],
-            "plugin": options["plugin"],
-            **({"args": options["args"]} if options["args"] else {}),
-        }
+    document = plugin_configuration.document_of(options) if options["state"] == "present" else None
     name = options["name"] or options["plugin"] or ""
     return WantedConfiguration(options["resource_type"], name, document, options["managed_by"])

@@ -143,7 +143,15 @@ def test_a_preview_judges_the_content_to_come(host):
         ({"args": {"owner": "me"}}, "args.owner: found 'me' (a text); expected one of claims, kubernetes, external"),
         ({"args": {"shared": "yes"}}, "args.shared: found 'yes'"),
         ({"args": {"setup": "/bin/true"}}, "args.setup: found '/bin/true'"),
-        ({"args": {"delegate": {"plugin": "rule", "args": {"time_limit": 0}}}}, "args.time_limit: found 0"),
+        (
+            {"args": {"delegate": {"plugin": "rule", "args": {"time_limit": 0}}}},
+            "args.delegate.args.time_limit: found 0",
+        ),
+        (
+            {"args": {"time_limt": 5}},
+            "configuration tty/generic: args.time_limt: found the unknown option 'time_limt'; expected one of",
+        ),
+        ({"args": {"time_limt": 5}}, "; did you mean 'time_limit'?"),
         ({"args": {"picked": {"plugin": "rule", "devices": ["tty1"]}}}, "args.picked: is what a plugin that delegates"),
     ],
 )
