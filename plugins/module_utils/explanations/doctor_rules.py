@@ -143,7 +143,7 @@ EXPLANATIONS = (
     Explanation(
         id="FC3009",
         title="A runtime does not read a spec correctly",
-        messages=(),
+        messages=("To have these specs read, ",),
         means="A spec is too new for a runtime, makes it crash, or lies in a directory that it does not read.",
         why="The runtime ignores the file, or starts no container with devices at all.",
         do="",

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Callable, NamedTuple, Optional
 
+from .. import directories
 from ..records import CdiError
 from . import containerd, crio, docker, podman, running, table
 from .place import CdiReading, InstalledRuntime, Source
@@ -64,6 +65,17 @@ def look(
         return RuntimeState(place, CONFIGURATIONS[place.name].read(place, source), "", ask(place))
     except CdiError as error:
         return RuntimeState(place, None, str(error), ask(place))
+
+
+def unsearched(spec_dirs: Iterable[str], states: Iterable[RuntimeState]) -> Iterator[tuple[str, str]]:
+    """Yield (directory, why) of `spec_dirs` in which no runtime that has CDI on looks for specs; none without one."""
+    looking = [state for state in states if state.reading and state.reading.enabled]
+    searched = {at for state in looking if state.reading for at in state.reading.spec_dirs}
+    places = {directories.resolved(at) for at in searched}
+    for directory in sorted(set(spec_dirs)):
+        if looking and directories.resolved(directory) not in places:
+            who = ", ".join(state.place.title for state in looking)
+            yield directory, f"no runtime looks for specs here; {who} looks in {', '.join(sorted(searched))}"
 
 
 class RuntimeReader(NamedTuple):

@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 PROVISION = "run the provisioning again: `ansible-playbook fleet.cdi.provision`"
+SEARCHED = (
+    "name it in `spec_dirs` of the runtimes (variable cdi_host_runtime_settings), or let cdi_host_spec_dir be one of "
+    "theirs"
+)
 REFRESH = "`fleet-cdi refresh`"
 CLAIM = "correct the specs of its devices; then `fleet-cdi claim restore` writes it again"
 VENDOR = "let the tool that wrote it write it again; `fleet-cdi validate {subject}` checks the result"

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ... import directories
 from ...runtimes.place import InstalledRuntime
-from ...runtimes.survey import RuntimeState
+from ...runtimes.survey import RuntimeState, unsearched
 from ...spec.model import VERSIONS
 from ...spec.registry import Hidden, SpecFile
 from ...spec.seen.seen import unknown_field
@@ -132,13 +131,9 @@ def unread_directories(view: HostView) -> Iterator[tuple[Hidden, str, tuple[str,
 
 def _unsearched(view: HostView) -> Iterator[Symptom]:
     """Find the directories of our specs in which no runtime that has CDI on looks for specs."""
-    looking = [state for state in view.running.runtimes if state.reading and state.reading.enabled]
-    searched = {at for state in looking if state.reading for at in state.reading.spec_dirs}
-    places = {directories.resolved(at) for at in searched}
-    for directory in sorted({memory.directory for memory in view.wanted.kinds.values() if memory.offered}):
-        if looking and directories.resolved(directory) not in places:
-            who = ", ".join(state.place.title for state in looking)
-            yield Symptom(directory, f"no runtime looks for specs here; {who} looks in {', '.join(sorted(searched))}")
+    ours = [memory.directory for memory in view.wanted.kinds.values() if memory.offered]
+    for directory, why in unsearched(ours, view.running.runtimes):
+        yield Symptom(directory, why)
 
 
 def _compose(view: HostView) -> Iterator[Symptom]:
@@ -217,8 +212,7 @@ RULES = (
     DoctorRule(
         "directory-not-searched",
         _unsearched,
-        "name it in `spec_dirs` of the runtimes (variable cdi_host_runtime_settings), or let cdi_host_spec_dir be one "
-        f"of theirs; then {advice.PROVISION}",
+        f"{advice.SEARCHED}; then {advice.PROVISION}",
     ),
     DoctorRule(
         "compose-drops-cdi",

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...layout import Layout
+from ...layout import SPEC_DIRS, Layout
 from ...manifest import read_manifest
 from ...records import Device
-from ...runtimes import containers
+from ...runtimes import containers, installations, survey
+from ..doctor import advice
 from ..kinds import spec, spec_info
 from ..kinds.plan_kind import WantedKind
 from .part import BY, HostProblem, HostRun, PartOutcome
@@ -38,9 +39,19 @@ def converge(run: HostRun) -> PartOutcome:
     if not (run.check and result["changed"]):
         problems += _broken(run, asked)
     devices = _by_health(device for kind in asked & done.kinds.keys() for device in done.kinds[kind].devices)
-    return PartOutcome(
-        result["changed"], result["diff"], spec.warnings_of_kinds(done), tuple(problems), {"devices": devices}
-    )
+    warnings = [*spec.warnings_of_kinds(done), *(_unsearched(run) if asked else ())]
+    return PartOutcome(result["changed"], result["diff"], warnings, tuple(problems), {"devices": devices})
+
+
+def _unsearched(run: HostRun) -> Iterator[str]:
+    """Yield why no runtime reads the specs of this host. Every runtime that has CDI on reads the usual directories."""
+    directory = run.settings["spec_dir"]
+    named = [at for one in run.settings["runtime_settings"].values() for at in one.get("spec_dirs", ())]
+    if directory in SPEC_DIRS or directory in named:
+        return
+    found = installations.find_installations(os.environ.get("PATH", ""), detected=run.runtimes.find({}))
+    for at, why in survey.unsearched([directory], survey.survey(found.places)):
+        yield f"{at}: {why}. To have these specs read, {advice.SEARCHED}"
 
 
 def _converged(kinds: list[WantedKind], run: HostRun) -> spec.SpecOutcomes:

@@ -145,7 +145,18 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     settings = RefreshUnit(**{key: options[key] for key in RefreshUnit._fields})
     functions = tuple(f"{device}={count}" for device, count in sorted(options["virtual_functions"].items()))
     settings = settings._replace(load_modules=tuple(options["load_modules"]), virtual_functions=functions)
-    return install(settings, options["state_dir"], check), warnings
+    return install(settings, options["state_dir"], check), [*warnings, *_unwritten(settings)]
+
+
+def _unwritten(settings: RefreshUnit) -> list[str]:
+    """Return why the service will write no metrics: it makes no directory of others, and does not fail without it."""
+    directory = os.path.dirname(settings.metrics_file)
+    why = (
+        f"metrics_file (role: cdi_host_metrics_file): found {settings.metrics_file}, whose directory does not exist; "
+        "expected one that node_exporter reads (--collector.textfile.directory). Until it exists, no metrics are "
+        "written."
+    )
+    return [why] if directory and not os.path.isdir(directory) else []
 
 
 def _check(settings: RefreshUnit) -> None:

@@ -195,4 +195,15 @@ EXPLANATIONS = (
         do="Move the large file away, or give the new one another name.",
         more="fleet-cdi doctor",
     ),
+    Explanation(
+        id="FC1014",
+        title="The directory of the metrics does not exist",
+        messages=("whose directory does not exist; expected one that node_exporter reads",),
+        means=(
+            "Each refresh replaces this file. Its directory belongs to node_exporter, so fleet.cdi does not make it."
+        ),
+        why="The refresh does its own work without the file, and its service does not fail. Only this warning tells.",
+        do="Install node_exporter, make the directory that it reads, or name that in `cdi_host_metrics_file`.",
+        more="systemctl cat prometheus-node-exporter",
+    ),
 )

@@ -207,6 +207,28 @@ def test_the_runtimes_are_asked_once(answer: Answer, monkeypatch: pytest.MonkeyP
     assert done["problems"] == [] and len(asked) == 1
 
 
+def test_a_directory_that_no_runtime_searches_is_said(
+    answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers would not find the devices, and only doctor on the host said so."""
+    podman = detect.Runtime("podman", "5.4.2", "/usr/bin/podman", "0.8.0")
+    monkeypatch.setattr(detect, "detect", lambda _path: detect.DetectedRuntimes((podman,), ()))
+    usual = installations.INSTALLATIONS["podman"]["system"]
+    monkeypatch.setitem(
+        installations.INSTALLATIONS, "podman", {"system": usual._replace(config=str(tmp_path / "containers.conf"))}
+    )
+
+    def said(**settings: Any) -> list[str]:
+        return [text for text in answer(["specs"], **settings)[1] if "no runtime looks for specs" in text]
+
+    (warning,) = said(devices=TWO)
+    assert warning.startswith(f"{prefix.parent}/cdi: no runtime looks for specs here; podman 5.4.2 looks in ")
+    assert "cdi_host_spec_dir" in warning
+    assert said(devices={}) == []
+    named = {"podman": {"spec_dirs": [f"{prefix.parent}/cdi"]}}
+    assert said(devices=TWO, runtime_settings=named) == [], "the part runtimes sees to it"
+
+
 def test_another_installation_of_a_runtime_takes_the_place_of_the_one_before(
     answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,12 +318,15 @@ def test_a_host_converges_itself_from_the_settings_of_a_run(
     monkeypatch.setattr(systemd, "enabled", lambda _run, names: names)
     monkeypatch.setattr(units, "start", lambda *_arguments: None)
     file = tmp_path / "etc/settings.json"
-    done, _warnings = answer(devices=TWO, converge_file=str(file), force=True, on_held="drop", device_plugin=None)
-    assert changed(done) == ["specs", "refresh"]
+    done, warnings = answer(devices=TWO, converge_file=str(file), force=True, on_held="drop", device_plugin=None)
+    assert changed(done) == ["specs", "refresh"] and not any("metrics" in text for text in warnings)
     saved = json.loads(file.read_text())
     assert saved["devices"] == TWO and not {"force", "on_held", "grace", "install_packages"} & saved.keys()
     again, _warnings = answer(devices=TWO, converge_file=str(file))
     assert not changed(again)
+    lost = str(tmp_path / "none/fleet_cdi.prom")
+    _done, warnings = answer(check=True, devices=TWO, converge_file=str(file), refresh=True, metrics_file=lost)
+    assert any(f"found {lost}, whose directory does not exist" in text for text in warnings)
 
     def run() -> tuple[int, str, str]:
         defaults = {"state_dir": "", "inventory": "", "spec_dirs": [], "prefix": str(prefix)}
