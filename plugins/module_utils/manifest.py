@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional, Union
 
-from . import documents, files, schema
+from . import documents, file_state, files, schema
 from .records import CdiError
 
 VERSION = 1
@@ -459,6 +459,30 @@ def read_manifest(state_dir: str) -> Manifest:
     if live is None:
         return Manifest(state_dir, {})
     return Manifest(state_dir, schema.own_document(live.content, path, VERSION, SCHEMA, REPAIR))
+
+
+class ManifestReading(NamedTuple):
+    """The manifest before a look at the host, with what tells later whether the look still counts."""
+
+    manifest: Manifest
+    stamp: tuple[int, ...]  # of the file: its records may be as before, and the host was another one meanwhile
+    is_settled: bool  # no process was in the middle of its changes
+
+    def still_counts(self, locked: Manifest) -> bool:
+        """Return True if no process changed the host by the manifest since; `locked` is the manifest under its lock."""
+        same = self.stamp == file_state.stamp(locked.path) and self.manifest.records == locked.records
+        return same and self.is_settled
+
+
+def read_before_look(state_dir: str) -> ManifestReading:
+    """Read the manifest in `state_dir` before a look at the host, without the lock. Raises CdiError.
+
+    A process that holds the lock may have saved its manifest already, and change its files after the look. The question
+    for the lock comes last: a process that takes it later also saves its manifest later, which changes the stamp.
+    """
+    stamp = file_state.stamp(os.path.join(os.path.abspath(state_dir), "manifest.json"))
+    manifest = read_manifest(state_dir)
+    return ManifestReading(manifest, stamp, not files.is_locked(_lock_of(manifest.state_dir)))
 
 
 @contextmanager

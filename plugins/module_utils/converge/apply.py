@@ -1,33 +1,37 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carry out a plan, or only show it."""
+"""Look at the host and plan, and carry the plan out, or only show it."""
 
 from __future__ import annotations
 
 from typing import Callable
 
 from ..files import read
-from ..manifest import FileWrite, Manifest, locked_manifest, read_manifest
+from ..manifest import FileWrite, Manifest, locked_manifest, read_before_look
 from .change import MODE, Change, Plan
 
 
-def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:
-    """Carry out and return the plan that `make_plan` returns for the manifest in `state_dir`.
+def apply(look_and_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:
+    """Carry out and return the plan that `look_and_plan` returns for the manifest in `state_dir`.
+
+    `look_and_plan` itself makes each look at the host that its plan depends on: files that other processes of ours
+    write, devices, operators' decisions. It is called without the lock, and again under it only if another process
+    wrote in between. So nobody waits for a long look, and no plan is carried out that another process made old.
 
     With `check` change nothing, but refuse what a real run would refuse. On a host that already agrees with the plan,
     write no file, take no lock and make no directory. Raises CdiError.
     """
-    manifest = read_manifest(state_dir)
-    plan = make_plan(manifest)
+    before = read_before_look(state_dir)
+    plan = look_and_plan(before.manifest)
     if not (plan.changes or plan.kinds):
         return plan
     if check:
-        manifest.check(change.path for change in plan.changes)
+        before.manifest.check(change.path for change in plan.changes)
         return plan
     with locked_manifest(state_dir) as locked:
-        if not (locked.records == manifest.records and all(map(_holds, plan.changes))):
-            plan = make_plan(locked)  # again: another process was here before the lock was ours
+        if not (before.still_counts(locked) and all(map(_holds, plan.changes))):
+            plan = look_and_plan(locked)
         locked.remember(plan.kinds)
         locked.write_all(FileWrite(one.path, one.after, one.kind, MODE, one.by, one.ours) for one in plan.changes)
     return plan

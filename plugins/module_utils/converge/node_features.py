@@ -73,13 +73,13 @@ def keep_features(path: str, listing: str, state_dir: str, check: bool = False) 
     Removes the file if no device was found, or if `path` is "". undo removes it, too. Returns the changes; with `check`
     changes nothing. Raises CdiError.
     """
-    text = feature_text(inventory.read(listing, inventory.boot_id()).devices) if path else ""
 
-    def make_plan(manifest: Manifest) -> Plan:
+    def look_and_plan(manifest: Manifest) -> Plan:
+        text = feature_text(inventory.read(listing, inventory.boot_id()).devices) if path else ""
         old = [one for one, record in manifest.files.items() if record["by"] == BY]
         found = [change for one in old if one != path or not text for change in plan_file(one, None, manifest, BY)]
         if text:
             found += plan_file(path, text.encode(), manifest, BY)
         return Plan("", tuple(found), ())
 
-    return apply(make_plan, state_dir, check).changes
+    return apply(look_and_plan, state_dir, check).changes

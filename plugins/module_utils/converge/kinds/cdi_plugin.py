@@ -98,13 +98,13 @@ def converge_configurations(
         try:
             _check_names(one)
             content = _rendered(one, bin_dir, check)
-            stays = _staying(one, content, places, on_held)
-            warnings += [stays] if stays else []
-            if stays:
-                continue
-            changes += _written(one, content, places, force, check)
+            plan = _written(one, content, places, force, check, on_held)
         except CdiError as error:
             failed.append(error)
+            continue
+        changes += plan.changes
+        warnings += plan.warnings
+        if plan.warnings:
             continue
         done += 1
         there += [path_of(one, places)] if one.document is not None else []
@@ -168,16 +168,19 @@ def _plugins(content: Optional[bytes]) -> tuple[str, ...]:
 
 
 def _written(
-    wanted: WantedConfiguration, content: Optional[bytes], places: Layout, force: bool, check: bool
-) -> tuple[Change, ...]:
-    """Write or remove one configuration. Raises CdiError, with nothing changed."""
+    wanted: WantedConfiguration, content: Optional[bytes], places: Layout, force: bool, check: bool, on_held: str
+) -> Plan:
+    """Write or remove one configuration, or return the warning why it stays. Raises CdiError, with nothing changed."""
     path = path_of(wanted, places)
 
-    def make_plan(manifest: Manifest) -> Plan:
+    def look_and_plan(manifest: Manifest) -> Plan:
+        stays = _staying(wanted, content, places, on_held)
+        if stays:
+            return Plan(path, (), (stays,))
         advice = "Move it away, choose another name, " + OR_FORCE
         return Plan(path, plan_file(path, content, manifest, wanted.by, force, advice), ())
 
-    return apply(make_plan, places.state_dir, check).changes
+    return apply(look_and_plan, places.state_dir, check)
 
 
 def _held(path: str, resource_type: str, plugin: str, state_dir: str) -> str:

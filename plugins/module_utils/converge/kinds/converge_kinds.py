@@ -10,7 +10,7 @@ A kind that fails hides no other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, TypeVar
 
 from ... import documents
 from ...discovery import inventory
@@ -24,6 +24,8 @@ from ..apply import apply
 from ..change import Change, Plan
 from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, discover_kind, plan_listing
 
+Result = TypeVar("Result")
+
 
 class FoundKinds(NamedTuple):
     """The result of discovery, by kind."""
@@ -35,9 +37,9 @@ class FoundKinds(NamedTuple):
 class KindRequest(NamedTuple):
     """One kind to converge."""
 
-    wanted: WantedKind
-    seen: FoundDevices
+    kind: str
     around: HostSpecs
+    plan: Callable[[], KindPlan]  # raises CdiError
 
 
 class ConvergedKinds(NamedTuple):
@@ -48,8 +50,11 @@ class ConvergedKinds(NamedTuple):
     failed: dict[str, CdiError]  # kinds that could not be planned
 
 
-# Plans one kind. None leaves the kind out: it keeps its spec and its part of the inventory. Raises CdiError.
-PlanStep = Callable[[KindRequest, Manifest], Optional[KindPlan]]
+class KindsLook(NamedTuple):
+    """One look at the host: the kinds to converge by it."""
+
+    requests: Sequence[KindRequest]
+    beside: Callable[[], tuple[Change, ...]] = tuple  # plans the files beside specs and inventories
 
 
 def discover_kinds(
@@ -66,41 +71,39 @@ def discover_kinds(
 
 
 def converge_kinds(
-    requests: Sequence[KindRequest],
-    step: PlanStep,
-    state_dir: str,
-    check: bool,
-    beside: Callable[[Manifest], tuple[Change, ...]] = lambda _manifest: (),
-) -> ConvergedKinds:
-    """Plan each kind by `step`, and carry out all plans, with the inventories and the changes that `beside` returns.
+    look: Callable[[Manifest], tuple[KindsLook, Callable[[ConvergedKinds], Result]]], state_dir: str, check: bool
+) -> Result:
+    """Look at the host by `look`, plan each kind, and carry out all plans, with the inventories and the files beside.
 
-    Raises CdiError, with nothing changed, if an inventory can't be written.
+    `look` gets the manifest and makes every look itself, because it may be called again under the lock (`apply`). It
+    also returns the function that makes the result; that of the last look counts. Raises CdiError, with nothing
+    changed, if an inventory can't be written.
     """
-    parts: dict[str, KindPlan] = {}
-    failed: dict[str, CdiError] = {}
+    looked: list[Callable[[Plan], Result]] = []
 
-    def make_plan(manifest: Manifest) -> Plan:
-        parts.clear()
-        failed.clear()
+    def look_and_plan(manifest: Manifest) -> Plan:
+        parts: dict[str, KindPlan] = {}
+        failed: dict[str, CdiError] = {}
+        (requests, beside), result = look(manifest)
         for request in requests:
             try:
-                part = step(request, manifest)
+                parts[request.kind] = request.plan()
             except CdiError as error:
-                failed[request.wanted.kind] = error
-            else:
-                parts.update({request.wanted.kind: part} if part else {})
+                failed[request.kind] = error
+        looked[:] = [lambda plan: result(ConvergedKinds(plan, parts, failed))]
         changes = [change for part in parts.values() for change in part.plan.changes]
-        changes += [*_listings(requests, parts, manifest), *_left(requests, parts, manifest), *beside(manifest)]
+        changes += [*_listings(requests, parts, manifest), *_left(requests, parts, manifest), *beside()]
         kinds = {kind: memory for part in parts.values() for kind, memory in part.plan.kinds.items()}
         return Plan("", tuple(changes), (), kinds)
 
-    return ConvergedKinds(apply(make_plan, state_dir, check), parts, failed)
+    plan = apply(look_and_plan, state_dir, check)
+    return looked[-1](plan)
 
 
 def _listings(requests: Sequence[KindRequest], parts: Mapping[str, KindPlan], manifest: Manifest) -> Iterable[Change]:
     """Yield the changes that make each inventory list the found devices of its planned kinds."""
-    places = {request.around.inventory: request.around for request in requests if request.wanted.kind in parts}
-    homes = {request.wanted.kind: request.around.inventory for request in requests}
+    places = {request.around.inventory: request.around for request in requests if request.kind in parts}
+    homes = {request.kind: request.around.inventory for request in requests}
     for path in sorted(places):
         here = {kind: part for kind, part in parts.items() if homes[kind] == path}
         found = {kind: part.found for kind, part in here.items()}
@@ -115,9 +118,9 @@ def _left(requests: Sequence[KindRequest], parts: Mapping[str, KindPlan], manife
     """
     left: dict[str, list[KindRequest]] = {}
     for request in requests:
-        before = manifest.kinds.get(request.wanted.kind, {}).get("inventory", "")
+        before = manifest.kinds.get(request.kind, {}).get("inventory", "")
         here = request.around.inventory
-        if request.wanted.kind in parts and here and before not in ("", here) and manifest.may_drop(before):
+        if request.kind in parts and here and before not in ("", here) and manifest.may_drop(before):
             left.setdefault(before, []).append(request)
     for path, those in sorted(left.items()):
         around = those[0].around
@@ -127,5 +130,5 @@ def _left(requests: Sequence[KindRequest], parts: Mapping[str, KindPlan], manife
             raise
         except CdiError:  # missing, damaged or of another boot
             listed = Inventory(())
-        gone = {one.wanted.kind: Inventory(()) for one in those}
+        gone = {one.kind: Inventory(()) for one in those}
         yield from plan_listing(around._replace(inventory=path, listed=listed), gone, manifest, manifest.by(path))

@@ -60,6 +60,14 @@ class StateOutcomes(NamedTuple):
     unmet: tuple[str, ...]  # the failures in `report` by which a spec is not as decided
 
 
+class _Decisions(NamedTuple):
+    """The decisions about the wanted devices, and what they were made by."""
+
+    devices: dict[str, tuple[Optional[Disabled], Optional[Disabled]]]  # id -> (before, after)
+    states: Mapping[str, Disabled]  # of all devices out of service by then, by id
+    listed: tuple[Device, ...]  # by inventory and pools
+
+
 def converge_state(
     wanted: WantedDeviceState, places: Layout, check: bool = False, clock: Callable[[], float] = time.time
 ) -> StateOutcome:
@@ -74,8 +82,30 @@ def converge_states(
 ) -> StateOutcomes:
     """Take devices out of service, or back into service, with one refresh. Raises CdiError, with nothing changed."""
     now = moment(clock())
+    path = path_of(places.state_dir)
+    looked: list[_Decisions] = []  # the last one counts
+
+    def look_and_plan(manifest: Manifest) -> Plan:
+        looked.append(_decide(wanted, places, now))
+        content = render_disabled(looked[-1].states)
+        return Plan(path, plan_file(path, content, manifest, BY, has_our_form=lambda _content: True), ())
+
+    plan = apply(look_and_plan, places.state_dir, check)
+    made = looked[-1]
+
+    def disabled() -> Mapping[str, Disabled]:
+        return made.states if check else in_force(places.state_dir, clock)
+
+    # Only these devices are to go: others that are missing now wait for their own refresh.
+    report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
+    changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
+    return StateOutcomes(made.devices, tuple(changed), report, _unmet(report, made.devices, made.listed))
+
+
+def _decide(wanted: Sequence[WantedDeviceState], places: Layout, now: str) -> _Decisions:
+    """Decide by what the state directory and the inventory say now. Raises CdiError."""
     there = read_disabled(places.state_dir)
-    decided: dict[str, Optional[Disabled]] = {}
+    decided: dict[str, tuple[Optional[Disabled], Optional[Disabled]]] = {}
     devices, trouble = listed_devices(places.inventory)
     for one in wanted:
         device = device_lookup.find(one.device, devices, there, trouble)
@@ -86,25 +116,11 @@ def converge_states(
                 f"device: found {id_!r}, which is out of service as card {before.unique}; expected an inventory, which "
                 f"tells if that card is still there: {trouble}"
             )
-        decided[id_] = _after(one, device, before, now)
-    path = path_of(places.state_dir)
-
-    def states(current: Mapping[str, Disabled]) -> dict[str, Disabled]:
-        # Drop decisions whose time is over: they have no effect, and nothing else removes them.
-        kept = {id_: one for id_, one in current.items() if id_ not in decided and (not one.until or one.until > now)}
-        return {**kept, **{id_: one for id_, one in decided.items() if one}}
-
-    def make_plan(manifest: Manifest) -> Plan:
-        content = render_disabled(states(read_disabled(places.state_dir)))
-        return Plan(path, plan_file(path, content, manifest, BY, has_our_form=lambda _content: True), ())
-
-    plan = apply(make_plan, places.state_dir, check)
-    # Only these devices are to go: others that are missing now wait for their own refresh.
-    disabled = states(there) if check else in_force(places.state_dir, clock)
-    report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
-    changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
-    states_of = {id_: (there.get(id_), after) for id_, after in decided.items()}
-    return StateOutcomes(states_of, tuple(changed), report, _unmet(report, decided, devices))
+        decided[id_] = (before, _after(one, device, before, now))
+    # Drop decisions whose time is over: they have no effect, and nothing else removes them.
+    kept = {id_: one for id_, one in there.items() if id_ not in decided and (not one.until or one.until > now)}
+    states = {**kept, **{id_: after for id_, (_before, after) in decided.items() if after}}
+    return _Decisions(decided, states, devices)
 
 
 def _unmet(report: Report, decided: Iterable[str], devices: Sequence[Device]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -22,17 +23,17 @@ from ...claims.store import has_claims
 from ...discovery import inventory, snapshot, udev
 from ...discovery.out_of_service import Disabled, in_force
 from ...layout import Layout
-from ...manifest import Manifest, read_manifest
+from ...manifest import Manifest
 from ...protocol.configurations import directories
 from ...records import CdiError
 from ...spec import codec
 from ..change import Change, Plan
 from ..holders.granted import GrantedDevices
 from . import own_hook
-from .converge_kinds import KindRequest, converge_kinds, discover_kinds
+from .converge_kinds import ConvergedKinds, KindRequest, KindsLook, converge_kinds, discover_kinds
 from .keep_lost import Terms
 from .memory import Memory, gone_now, memory_of
-from .plan_kind import KindPlan, WantedKind, known, left_out, of_each_kind, plan_kind
+from .plan_kind import HostSpecs, KindPlan, WantedKind, known, left_out, of_each_kind, plan_kind
 from .pools import discover_pools, plan_pools
 
 # Seconds between two looks for missing devices: the first pause, and the longest.
@@ -73,30 +74,39 @@ def refresh(
     granted: Optional[Callable[[str], bool]] = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-    disabled: Optional[Mapping[str, Disabled]] = None,
+    disabled: Optional[Callable[[], Mapping[str, Disabled]]] = None,
     claims: bool = True,
     planned: Optional[Mapping[str, Optional[bytes]]] = None,
 ) -> Report:
     """Refresh everything. Wait `timeout` seconds for missing devices, and keep them for `grace` seconds.
 
     While it waits, the spec of a kind with missing devices is unchanged; the inventory shows gone devices at once. Held
-    devices are kept (`granted`, by id; None: ask the ledger). `disabled` are the devices out of service; None: those in
-    the state directory. With `claims`, restore those of earlier boots. `planned`: with `check`, the contents of the
-    configurations that a run would write or remove (None), by path. Raises CdiError if the manifest can't be read.
+    devices are kept (`granted`, by id; None: ask the ledger). `disabled` returns the devices out of service; None:
+    those in the state directory. With `claims`, restore those of earlier boots. `planned`: with `check`, the contents
+    of the configurations that a run would write or remove (None), by path. If an undo comes meanwhile, write nothing
+    more. Raises CdiError if the manifest can't be read.
     """
     begun, pause = clock(), PAUSE
     boot_id = inventory.boot_id(places.root)
-    ledger = GrantedDevices(places.state_dir, boot_id)
-    terms = Terms(gone_now(boot_id), grace, granted or ledger)
+    had_records = False
     changed: dict[str, None] = {}
+
+    def look(manifest: Manifest) -> tuple[KindsLook, Callable[[ConvergedKinds], Report]]:
+        nonlocal had_records
+        if had_records and not any(manifest.records):  # undone: nobody wants these files any more
+            return KindsLook(()), lambda _done: Report((), (), (), ())
+        had_records = any(manifest.records)
+        ledger = GrantedDevices(places.state_dir, boot_id)
+        terms = Terms(gone_now(boot_id), grace, granted or ledger)
+        out = in_force(places.state_dir) if disabled is None else disabled()
+        return _look(manifest, places, terms, out, ledger, final=left <= 0, planned=planned)
+
     while True:
         left = 0.0 if check else timeout - (clock() - begun)
-        out = in_force(places.state_dir) if disabled is None else disabled
-        report = _once(places, terms, out, check, left <= 0, planned)
+        report = converge_kinds(look, places.state_dir, check)
         changed.update(dict.fromkeys(report.changed))
         if left <= 0 or not any(one.kept for one in report.missing):
-            trouble = (f"{ledger.trouble}: until then nothing that is gone is dropped",) if ledger.trouble else ()
-            report = report._replace(changed=tuple(changed), failed=(*report.failed, *trouble))
+            report = report._replace(changed=tuple(changed))
             return _with_claims(report, places, boot_id) if claims and not check else report
         sleep(min(pause, left))
         pause = min(2 * pause, LONGEST)
@@ -120,17 +130,17 @@ def _with_claims(report: Report, places: Layout, boot_id: str) -> Report:
     return report._replace(changed=(*report.changed, *changed), failed=(*report.failed, *done.failed))
 
 
-def _once(
+def _look(
+    manifest: Manifest,
     places: Layout,
     terms: Terms,
     disabled: Mapping[str, Disabled],
-    check: bool,
+    ledger: GrantedDevices,
     final: bool,
     planned: Optional[Mapping[str, Optional[bytes]]],
-) -> Report:
-    """Discover once and apply the result; unless `final`, leave specs that would lose devices for later."""
-    told = read_manifest(places.state_dir)
-    memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
+) -> tuple[KindsLook, Callable[[ConvergedKinds], Report]]:
+    """Discover all kinds of the manifest; unless `final`, leave specs that would lose devices for later."""
+    memories = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
     kinds = {kind: remembered(kind, memory) for kind, memory in memories.items()}
     enricher, unavailable = udev.enricher(places.root)
     host = (snapshot.take(places.root), enricher, disabled)
@@ -139,50 +149,49 @@ def _once(
     lenient = discover_kinds([optional(kinds[kind]) for kind in found.failed], *host)
     seen = {**found.seen, **lenient.seen}
     boot_id = inventory.boot_id(places.root)
-    config_dirs = directories(told.files, files.canonical(places.config_dir))
+    config_dirs = directories(manifest.files, files.canonical(places.config_dir))
     pools = discover_pools(config_dirs, places.inventory, boot_id, *host, planned)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
     around = {one: of_each_kind(known(*one, boot_id, places.prefix, places.path)) for one in beside}
     unwritten: list[str] = []  # why the pools can't be written
     stale: dict[str, str] = {}  # kind -> why its spec can't be written, "" if it can
 
-    def step(request: KindRequest, manifest: Manifest) -> Optional[KindPlan]:
-        memory = memories[request.wanted.kind]
-        now = memory_of(manifest.kinds.get(request.wanted.kind))
-        if now is None or now.wanted != memory.wanted:  # module spec changed the kind meanwhile
-            return None
-        part = plan_kind(request.wanted, request.seen, request.around, manifest, terms, refit=False)
+    def plan(kind: str, specs: HostSpecs) -> KindPlan:
+        memory = memories[kind]
+        part = plan_kind(kinds[kind], seen[kind], specs, manifest, terms, refit=False)
         lacking = own_hook.missing_hook(part.spec, places.prefix)
         if lacking:
             raise CdiError(lacking)
-        part, stale[request.wanted.kind] = _untouched(part, manifest)
+        part, stale[kind] = _untouched(part, manifest)
         waits = not final and not part.kept.replaced and bool(part.kept.lost.keys() - memory.leaving)
         return part._replace(plan=Plan(part.plan.path, (), ())) if waits else part
 
-    def plan_beside(manifest: Manifest) -> tuple[Change, ...]:
-        unwritten.clear()
+    def plan_beside() -> tuple[Change, ...]:
         try:
             return plan_pools(pools, places.inventory, manifest)
         except CdiError as error:
             unwritten.append(str(error))
             return ()
 
-    requests = [
-        KindRequest(wanted, seen[kind], around[memories[kind].directory, memories[kind].inventory](kind))
-        for kind, wanted in kinds.items()
-        if kind in seen
-    ]
-    done = converge_kinds(requests, step, places.state_dir, check, plan_beside)
-    left = {kind: why for kind, why in stale.items() if why and kind in done.parts}
-    broken = {**found.failed, **done.failed, **left}
-    warnings = [*unavailable, *(text for part in done.parts.values() for text in part.warnings)]
-    return Report(
-        tuple(change.path for change in done.plan.changes),
-        tuple(missing for kind, part in done.parts.items() for missing in _missing(kind, memories[kind], part)),
-        (*(f"{kind}: {error}" for kind, error in broken.items()), *unwritten, *pools.failed),
-        tuple(dict.fromkeys(warnings)),
-        tuple(dict.fromkeys((*lenient.failed, *done.failed, *left))),
-    )
+    requests = []
+    for kind in filter(seen.__contains__, kinds):
+        specs = around[memories[kind].directory, memories[kind].inventory](kind)
+        requests.append(KindRequest(kind, specs, partial(plan, kind, specs)))
+
+    def report(done: ConvergedKinds) -> Report:
+        left = {kind: why for kind, why in stale.items() if why and kind in done.parts}
+        broken = {**found.failed, **done.failed, **left}
+        warnings = [*unavailable, *(text for part in done.parts.values() for text in part.warnings)]
+        trouble = [f"{ledger.trouble}: until then nothing that is gone is dropped"] if ledger.trouble else []
+        return Report(
+            tuple(change.path for change in done.plan.changes),
+            tuple(missing for kind, part in done.parts.items() for missing in _missing(kind, memories[kind], part)),
+            (*(f"{kind}: {error}" for kind, error in broken.items()), *unwritten, *pools.failed, *trouble),
+            tuple(dict.fromkeys(warnings)),
+            tuple(dict.fromkeys((*lenient.failed, *done.failed, *left))),
+        )
+
+    return KindsLook(requests, plan_beside), report
 
 
 def remembered(kind: str, memory: Memory) -> WantedKind:

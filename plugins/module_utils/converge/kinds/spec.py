@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from functools import partial
+from typing import Any, Callable, NamedTuple, Optional
 
 from ...discovery import entry_options, inventory, snapshot, udev
 from ...discovery.discover import unready
@@ -24,11 +25,11 @@ from ..change import Plan
 from ..holders.granted import GrantedDevices
 from ..host_runtimes import HostRuntimes
 from . import leaving, own_hook
-from .converge_kinds import FoundKinds, KindRequest, converge_kinds, discover_kinds
+from .converge_kinds import ConvergedKinds, FoundKinds, KindRequest, KindsLook, converge_kinds, discover_kinds
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
-from .plan_kind import FoundDevices, KindPlan, WantedKind, known, live_spec, of_each_kind, plan_kind
+from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, known, live_spec, of_each_kind, plan_kind
 
 
 class DevicesMissing(CdiError):
@@ -74,38 +75,53 @@ def converge_specs(
     host, if they were asked already. Raises CdiError, with nothing changed, if the devices of a kind can't be
     discovered (DevicesMissing), or if the inventory or the manifest can't be used.
     """
-    seen, warnings = _discovered(kinds, paths, live)
-    around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix, paths.path)
-    around = around._replace(runtimes=runtimes) if runtimes else around
-    ledger = GrantedDevices(paths.state_dir, around.boot_id)
-    terms = Terms(gone_now(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
-    kept: dict[str, leaving.KeptKind] = {}
 
-    def step(request: KindRequest, manifest: Manifest) -> KindPlan:
-        wanted = request.wanted
-        before = memory_of(manifest.kinds.get(wanted.kind))
-        path = os.path.join(around.directory, names.file_name(wanted.kind))
-        ours = live_spec(request.around, path) if manifest.owns(path) else None
-        asked = leaving.keep_held(wanted, request.seen, before, ours, on_held, ledger, find)
-        if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
-            asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
-        kept[wanted.kind] = asked
-        part = plan_kind(asked.wanted, request.seen, request.around, manifest, terms, force)
-        lacking = own_hook.require(part.spec, paths.prefix, release, check)
-        return part._replace(warnings=(*asked.warnings, *lacking, *part.warnings))
+    def look(manifest: Manifest) -> tuple[KindsLook, Callable[[ConvergedKinds], SpecOutcomes]]:
+        seen, warnings = _discovered(kinds, paths, live)
+        around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix, paths.path)
+        around = around._replace(runtimes=runtimes) if runtimes else around
+        ledger = GrantedDevices(paths.state_dir, around.boot_id)
+        terms = Terms(gone_now(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
+        kept: dict[str, leaving.KeptKind] = {}
 
-    of_kind = of_each_kind(around)
-    requests = [KindRequest(one, seen.get(one.kind, FoundDevices()), of_kind(one.kind)) for one in kinds]
-    done = converge_kinds(requests, step, paths.state_dir, check)
-    if ledger.trouble:
-        warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
-    outcomes = {
-        kind: SpecOutcome(
-            part.plan, part.spec, part.runtimes, part.warnings, part.foreign, kept[kind].held, part.found.devices
-        )
-        for kind, part in done.parts.items()
-    }
-    return SpecOutcomes(done.plan, outcomes, done.failed, tuple(warnings))
+        def plan(wanted: WantedKind, specs: HostSpecs) -> KindPlan:
+            found = seen.get(wanted.kind, FoundDevices())
+            before = memory_of(manifest.kinds.get(wanted.kind))
+            path = os.path.join(around.directory, names.file_name(wanted.kind))
+            ours = live_spec(specs, path) if manifest.owns(path) else None
+            asked = leaving.keep_held(wanted, found, before, ours, on_held, ledger, find)
+            if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
+                asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
+            kept[wanted.kind] = asked
+            part = plan_kind(asked.wanted, found, specs, manifest, terms, force)
+            lacking = own_hook.require(part.spec, paths.prefix, release, check)
+            return part._replace(warnings=(*asked.warnings, *lacking, *part.warnings))
+
+        of_kind = of_each_kind(around)
+        requests = []
+        for one in kinds:
+            specs = of_kind(one.kind)
+            requests.append(KindRequest(one.kind, specs, partial(plan, one, specs)))
+
+        def outcomes(done: ConvergedKinds) -> SpecOutcomes:
+            trouble = [f"{ledger.trouble}: until then nothing that is gone is dropped"] if ledger.trouble else []
+            each = {
+                kind: SpecOutcome(
+                    part.plan,
+                    part.spec,
+                    part.runtimes,
+                    part.warnings,
+                    part.foreign,
+                    kept[kind].held,
+                    part.found.devices,
+                )
+                for kind, part in done.parts.items()
+            }
+            return SpecOutcomes(done.plan, each, done.failed, (*warnings, *trouble))
+
+        return KindsLook(requests), outcomes
+
+    return converge_kinds(look, paths.state_dir, check)
 
 
 def converge_spec(wanted: WantedKind, paths: Layout, *terms: Any, **more: Any) -> SpecOutcome:

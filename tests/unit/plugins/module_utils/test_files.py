@@ -96,6 +96,21 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_none(tmp_path, monkeypatch):
     os.close(handle)
 
 
+def test_who_asks_for_a_lock_makes_no_file_and_holds_nothing(tmp_path):
+    path = tmp_path / ".lock"
+    assert not files.is_locked(str(path)) and not path.exists()
+    held = files.lock(str(path))
+    assert files.is_locked(str(path))
+    os.close(held)
+    assert not files.is_locked(str(path)) and not files.is_locked(str(path))
+
+
+def test_a_lock_that_can_not_be_asked_for_counts_as_held(tmp_path):
+    path = tmp_path / ".lock"
+    path.symlink_to(tmp_path / "elsewhere")
+    assert files.is_locked(str(path))
+
+
 def test_readers_of_the_old_file_keep_the_old_file(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b"old")

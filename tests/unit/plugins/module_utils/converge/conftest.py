@@ -12,7 +12,12 @@ import shutil
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import memory, plan_kind, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
+    memory,
+    plan_kind,
+    refresh_all,
+    spec,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import units
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -95,8 +100,10 @@ class Host:
         with locked_manifest(self.places.state_dir) as manifest:
             manifest.remember({name: record.document()})
 
-    def refresh(self, timeout=0, grace=600, ledger=False, **more):
+    def refresh(self, timeout=0, grace=600, ledger=False, disabled=None, **more):
         granted = None if ledger else self.held.__contains__
+        if disabled is not None:
+            more["disabled"] = lambda: disabled
         return refresh_all.refresh(
             self.places, timeout, grace, granted=granted, clock=self.clock, sleep=self.clock.sleep, **more
         )
@@ -151,6 +158,30 @@ class Host:
 @pytest.fixture
 def host(tmp_path):
     return Host(tmp_path)
+
+
+@pytest.fixture
+def after_the_look(monkeypatch):
+    """Have another process act once, after the first look at the devices and before the lock: after_the_look(action).
+
+    `name`: the function that looks.
+    """
+
+    def call(action, name="discover_kinds"):
+        actions = [action]
+        for where in (refresh_all, spec):
+            monkeypatch.setattr(where, name, acting(getattr(where, name), actions))
+
+    def acting(real, actions):
+        def looked(*arguments):
+            found = real(*arguments)
+            while actions:
+                actions.pop()()
+            return found
+
+        return looked
+
+    return call
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan holds from before the lock to the change, unless another process came in between."""
+"""A look at the host, and its plan, hold from before the lock to the change, unless another process came in between."""
 
 from __future__ import annotations
+
+from contextlib import ExitStack
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import apply as apply_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Plan, plan_file
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import digest, locked_manifest
 
 
 @pytest.fixture
@@ -46,6 +48,61 @@ def test_a_change_in_between_is_planned_for(planned, monkeypatch, what):
     done = apply_file.apply(plan, state, False)
     assert len(manifests) == 2 and file.read_bytes() == b"new"
     assert done.changes[0].before == (b"of another run" if what == "manifest" else b"of another tool")
+
+
+@pytest.fixture
+def noted(tmp_path):
+    """Call apply with a plan that writes what a look at another file finds: noted(in the middle of the first look)."""
+    source, file, state = tmp_path / "source", tmp_path / "file", str(tmp_path / "state")
+    looks = []
+
+    def write(content):
+        with locked_manifest(state) as manifest:
+            manifest.write(str(source), content)
+
+    def plan(manifest, meanwhile):
+        looks.append(source.read_bytes())
+        if looks[1:] == []:
+            meanwhile()
+        return Plan(str(file), plan_file(str(file), b"saw " + looks[-1], manifest), ())
+
+    def call(meanwhile):
+        apply_file.apply(lambda manifest: plan(manifest, meanwhile), state, False)
+        return file.read_bytes(), len(looks)
+
+    call.write, call.source, call.state = write, source, state
+    write(b"one")
+    return call
+
+
+class TestAnotherLook:
+    def test_there_is_none_if_nobody_else_writes(self, noted):
+        assert noted(lambda: None) == (b"saw one", 1)
+
+    def test_what_another_process_wrote_meanwhile_is_looked_at(self, noted):
+        assert noted(lambda: noted.write(b"two")) == (b"saw two", 2)
+
+    def test_records_that_are_as_before_do_not_hide_it(self, noted):
+        noted.write(b"two")
+
+        def there_and_back():
+            noted.write(b"one")
+            noted.write(b"two")
+
+        assert noted(there_and_back) == (b"saw two", 2)
+
+    def test_a_process_that_was_writing_when_the_look_began_may_write_after_it(self, noted):
+        """Its manifest is saved already, its file is not: after the look, the manifest is still the same."""
+        with ExitStack() as writing:
+            manifest = writing.enter_context(locked_manifest(noted.state))
+            manifest.files[str(noted.source)]["applied"].insert(0, digest(b"two"))
+            manifest.note_links({"/dev/char/1:3": {"target": "../null", "boot_id": ""}})  # saves it
+
+            def end():
+                noted.source.write_bytes(b"two")
+                writing.close()
+
+            assert noted(end) == (b"saw two", 2)
 
 
 def test_a_record_from_a_backup_is_corrected(planned):

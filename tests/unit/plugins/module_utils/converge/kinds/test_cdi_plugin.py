@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimPart, ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import refresh_all
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.cdi_plugin import (
     WantedConfiguration,
     converge_configuration,
@@ -65,6 +66,20 @@ def test_written_with_its_pool_once(host):
     assert host.converge().changed == ()
     other = host.converge({**DOCUMENT, "args": {"num_system_reserved": 60}})
     assert len(other.changed) == 3, "the configuration, the new pool, and the old one that goes"
+
+
+def test_two_configurations_at_the_same_time_have_a_pool_each(host, monkeypatch):
+    real, others = refresh_all.discover_pools, [lambda: host.converge({**DOCUMENT, "type": "other"}, type_="other")]
+
+    def after_the_look(*arguments):
+        found = real(*arguments)
+        while others:
+            others.pop()()
+        return found
+
+    monkeypatch.setattr(refresh_all, "discover_pools", after_the_look)
+    host.converge()
+    assert [path.split(".")[1] for path in host.files() if "inventory.d" in path] == ["d/other", "d/tty"]
 
 
 def test_a_refresh_keeps_the_pool_of_a_configuration_elsewhere(host):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_kind, spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import device_state, plan_kind, spec
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import out_of_service, snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
@@ -161,6 +162,20 @@ class TestModuleSpec:
         _result, warnings = run(devices=others)
         assert asked == [1]
         assert [text for text in warnings if "docker" in text] == ["docker: its containers can't be told: it hangs"]
+
+    def test_a_kind_that_another_run_wrote_after_the_look_stays_in_the_inventory(self, run, tmp_path, after_the_look):
+        after_the_look(lambda: run(kind=KINDS[1], devices={"two": ALL["two"]}), "known")
+        run(kind=KINDS[0], devices={"one": ALL["one"]})
+        listed = json.loads((tmp_path / "run/inventory.json").read_text())["devices"]
+        assert [device["kind"] for device in listed] == sorted(KINDS[:2])
+
+    def test_a_device_that_went_out_of_service_after_the_look_is_left_out(self, run, tmp_path, after_the_look):
+        places = Layout(str(tmp_path / "state"), str(tmp_path / "run/inventory.json"), str(tmp_path / "etc"))
+        run(devices=ALL)
+        wanted = device_state.WantedDeviceState("mem:null", "it smokes")
+        after_the_look(lambda: device_state.converge_state(wanted, places))
+        result, _warnings = run(devices={**ALL, "two": entry(KINDS[1], "/dev/zero")})
+        assert [one["names"] for one in result["kinds"]] == [[], [], [f"{KINDS[1]}=zero"]]
 
     def test_no_entry_is_no_kind(self, run, tmp_path, counted):
         assert run(devices={})[0] == {"changed": False, "kinds": [], "diff": []}

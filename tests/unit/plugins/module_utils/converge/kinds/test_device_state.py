@@ -96,6 +96,12 @@ def test_one_refresh_for_several_devices(places, monkeypatch):
     assert offered(places) == ["fuse", "tun"]
 
 
+def test_two_decisions_at_the_same_time_count_both(places, after_the_look):
+    after_the_look(lambda: change(places, "misc:tun", "broken"))
+    assert change(places, "misc:fuse", "broken").changed
+    assert offered(places) == []
+
+
 def test_another_card_in_the_place_of_one_that_is_out_of_service(places):
     """The same reason again: it is a new decision, about the card that is there now."""
     device = device_state.listed_devices(places.inventory)[0][0]._replace(uuid="card-2")

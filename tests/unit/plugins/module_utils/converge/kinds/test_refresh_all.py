@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import converge_kinds, plan_kind, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_kind, refresh_all
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import (
+    Disabled,
+    path_of,
+    render_disabled,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import (
@@ -245,23 +250,74 @@ class TestTrouble:
         undo(host.places)
         assert not os.path.exists(host.places.state_dir)
 
-    @pytest.mark.parametrize("forgotten", [True, False])
-    def test_what_module_spec_changed_meanwhile_is_not_overwritten(self, host, monkeypatch, forgotten):
-        """Between the look and the lock the module forgot the kind, or was asked for something else."""
-        host.insert(1)
-        look = converge_kinds.discover_kind
 
-        def late(*arguments):
-            seen = look(*arguments)
+class TestMeanwhile:
+    """Another process writes between the look of a refresh and its lock."""
+
+    @pytest.mark.parametrize("forgotten", [True, False])
+    def test_what_module_spec_changed_is_not_overwritten(self, host, after_the_look, forgotten):
+        """The module forgot the kind, or was asked for something else."""
+        host.insert(1)
+
+        def changed():
             with locked_manifest(host.places.state_dir) as manifest:
                 memory = manifest.kinds[KIND]
                 other = {**memory, "wanted": {**memory["wanted"], "by": "another"}}
                 manifest.remember({KIND: None if forgotten else other})
-            return seen
 
-        monkeypatch.setattr(converge_kinds, "discover_kind", late)
+        after_the_look(changed)
         host.refresh()
-        assert not host.spec_path.exists()
+        assert host.spec_path.exists() != forgotten
+        if not forgotten:
+            assert read_manifest(host.places.state_dir).by(str(host.spec_path)) == "another"
+
+    def test_a_device_that_an_operator_took_out_of_service_is_not_offered(self, host, after_the_look):
+        host.insert(1, 2)
+        host.refresh()
+        host.remove(2)  # so that the refresh has something to write
+
+        def disable():  # as module device_state does
+            content = render_disabled({id_of(1): Disabled("broken fan", "2026-11-21T15:20:00Z")})
+            with locked_manifest(host.places.state_dir) as manifest:
+                manifest.write(path_of(host.places.state_dir), content)
+            host.refresh()
+
+        after_the_look(disable)
+        host.refresh(grace=0)
+        assert host.spec() == {}
+        assert host.listed()[id_of(1)][1].reason.endswith("broken fan")
+
+    def test_the_settings_of_a_new_kind_are_followed(self, host, after_the_look):
+        other = "vendor.com/other"
+        host.insert(1)
+        after_the_look(lambda: host.want(other, {"cards": {**ENTRIES["cards"], "kind": other}}))
+        host.refresh()
+        assert (host.root / "etc/vendor.com-other.json").exists()
+
+    def test_after_an_undo_nothing_is_written(self, host, after_the_look):
+        """Not even the pool of a configuration that is not ours, although a refresh of a bare host writes it."""
+        host.insert(1)
+        conf = host.root / "etc/card.d/rule.conf"
+        conf.parent.mkdir(parents=True)
+        args = {"match": {"subsystem": "card"}}
+        conf.write_text(
+            json.dumps({"cdiVersion": "0.0.2", "name": "c", "type": "card", "plugin": "rule", "args": args})
+        )
+        pools = host.root / "run/inventory.d"
+        assert any(path.startswith(str(pools)) for path in host.refresh().changed)
+        host.insert(2)
+        after_the_look(lambda: undo(host.places))
+        done = host.refresh()
+        assert done.changed == ()
+        assert not host.spec_path.exists() and not pools.exists() and not os.path.exists(host.places.state_dir)
+
+    def test_after_an_undo_a_refresh_that_waits_writes_nothing(self, host):
+        host.insert(1)
+        host.refresh()
+        host.remove(1)
+        host.clock.events = [(3, lambda: undo(host.places))]
+        assert host.refresh(timeout=60).changed == (host.places.inventory,)  # before the undo
+        assert not os.path.exists(host.places.state_dir) and not os.path.exists(host.places.inventory)
 
 
 REFRESH = """
