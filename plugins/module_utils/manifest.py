@@ -492,8 +492,7 @@ def locked_manifest(state_dir: str) -> Iterator[Manifest]:
     Makes the directory, and leaves neither it nor an empty directory of ours behind. Raises CdiError.
     """
     state_dir = os.path.abspath(state_dir)
-    made = files.make_directory(state_dir)
-    handle = files.lock(_lock_of(state_dir))
+    handle, made = _lock(state_dir)
     try:
         current = read_manifest(state_dir)
         current.directories.extend(made)
@@ -503,6 +502,17 @@ def locked_manifest(state_dir: str) -> Iterator[Manifest]:
             current.clear()
     finally:
         os.close(handle)
+
+
+def _lock(state_dir: str) -> tuple[int, Sequence[str]]:
+    """Return (the descriptor that holds the lock, directories that were made for it). Raises CdiError."""
+    while True:
+        made = files.make_directory(state_dir)
+        try:
+            return files.lock(_lock_of(state_dir)), made
+        except CdiError:
+            if os.path.isdir(state_dir):  # else an undo, for which the lock waited, removed it
+                raise
 
 
 def _lock_of(state_dir: str) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import re
@@ -441,6 +442,24 @@ def test_two_files_in_one_new_directory(tmp_path):
     with locked_manifest(state) as manifest:
         assert {manifest.take_back(path) for path in sorted(manifest.files)} == {"removed"}
     assert not new.exists()
+
+
+def test_who_waits_for_the_lock_while_an_undo_removes_its_directory_makes_it_again(tmp_path, monkeypatch):
+    state, flock, waits = tmp_path / "state", fcntl.flock, [True]
+
+    def late(handle, how):
+        flock(handle, how)
+        while waits:
+            waits.pop()
+            (state / ".lock").unlink()
+            state.rmdir()
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with locked_manifest(str(state)) as manifest:
+        manifest.write(str(tmp_path / "a"), b"1")
+    with locked_manifest(str(state)) as manifest:
+        assert manifest.take_back(str(tmp_path / "a")) == "removed"
+    assert not state.exists()
 
 
 @settings(max_examples=60, stateful_step_count=12, deadline=None)
