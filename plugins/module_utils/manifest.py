@@ -82,6 +82,7 @@ class FileWrite(NamedTuple):
     mode: int = 0o644
     by: str = ""  # who asked for it
     ours: bool = False  # the file there is ours, also without a record: the record was lost
+    back: bool = False  # the content is that of the file before us: put it back, and forget the record
 
 
 class _Intent(NamedTuple):
@@ -104,8 +105,8 @@ class _Intent(NamedTuple):
         return {**record, "kind": self.wanted.kind, "by": self.wanted.by, "applied": [wanted, *was][:2]}
 
     def is_forgotten(self) -> bool:
-        """Return True if the record goes with the file: nothing is there then, as before us."""
-        return self.wanted.content is None and self.record()["prior"] is None
+        """Return True if the record goes with the write: the path is then as before us."""
+        return self.wanted.back or (self.wanted.content is None and self.record()["prior"] is None)
 
     def is_written(self) -> bool:
         """Return True if the file has the wanted content, and had another one before."""
@@ -189,6 +190,11 @@ class Manifest:
         record = self.record(path)
         return record["kind"] if record else None
 
+    def prior(self, path: str) -> Optional[bytes]:
+        """Return the content of the foreign file that was at `path` before us; None without one."""
+        record = self.record(path)
+        return a2b_base64(record["prior"]["content"]) if record and record["prior"] else None
+
     def by(self, path: str) -> str:
         """Return who asked for the file that we wrote at `path`. Raises KeyError for a file without a record."""
         asked: str = self.files[files.canonical(path)]["by"]
@@ -250,6 +256,8 @@ class Manifest:
             self._save()
         if wanted.content is None:
             files.remove(wanted.path)
+        elif wanted.back:
+            _put_back_prior(wanted.path, self.files[wanted.path]["prior"])
         else:
             self._make(one.planned, wanted.path)
             files.replace(wanted.path, wanted.content, wanted.mode)
@@ -355,8 +363,7 @@ class Manifest:
     def _take_back(self, path: str, check: bool, force: bool) -> str:
         """Do as `take_back` does, for a canonical path, and leave the record."""
         live = files.read(path)
-        prior = self.files[path]["prior"]
-        content = a2b_base64(prior["content"]) if prior else None
+        prior, content = self.files[path]["prior"], self.prior(path)
         if (live.content if live else None) == content:
             done = "gone"
         elif force or self.owns(path):
@@ -367,8 +374,7 @@ class Manifest:
             self.check([path])
             return done
         if done == "restored":
-            access_list = a2b_base64(prior.get("access_list", ""))  # older releases noted none
-            files.replace(path, content or b"", prior["mode"], (prior["uid"], prior["gid"]), access_list)
+            _put_back_prior(path, prior)
         elif done == "removed":
             files.remove(path)
         files.discard_rest(path)
@@ -532,6 +538,12 @@ def _note_digests(path: str, digests: Iterable[Optional[str]]) -> None:
 
 def _canonical(section: Mapping[str, Any]) -> dict[str, Any]:
     return {files.canonical(path): record for path, record in section.items()}
+
+
+def _put_back_prior(path: str, prior: Mapping[str, Any]) -> None:
+    """Write the file that was at `path` before us, with its mode, owner and access list."""
+    access_list = a2b_base64(prior.get("access_list", ""))  # older releases noted none
+    files.replace(path, a2b_base64(prior["content"]), prior["mode"], (prior["uid"], prior["gid"]), access_list)
 
 
 def _prior(live: Optional[files.LiveFile]) -> Optional[dict[str, Any]]:

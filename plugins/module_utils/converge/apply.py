@@ -33,7 +33,9 @@ def apply(look_and_plan: Callable[[Manifest], Plan], state_dir: str, check: bool
         if not (before.still_counts(locked) and all(map(_holds, plan.changes))):
             plan = look_and_plan(locked)
         locked.remember(plan.kinds)
-        locked.write_all(FileWrite(one.path, one.after, one.kind, MODE, one.by, one.ours) for one in plan.changes)
+        locked.write_all(
+            FileWrite(one.path, one.after, one.kind, MODE, one.by, one.ours, one.back) for one in plan.changes
+        )
     return plan
 
 

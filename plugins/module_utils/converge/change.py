@@ -25,6 +25,7 @@ class Change(NamedTuple):
     after: Optional[bytes]
     by: str = ""  # who asked for the file, for the manifest
     ours: bool = False  # `before` is ours without a record, because that was lost: undo does not put it back
+    back: bool = False  # `after` is the file from before us, which is put back
 
 
 class Plan(NamedTuple):

@@ -23,7 +23,7 @@ from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
 from ..change import Change, Plan
 from ..libraries import ANY, Linked, named_libraries
-from .plan_spec import plan_spec
+from .plan_spec import is_ours, plan_spec, room_made
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
 
@@ -80,7 +80,7 @@ def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreig
     return tuple(
         Foreign(file.path, *_tool(file), tuple(file.qualified_names), file.seen_by)
         for file in registry.specs
-        if kind in file.kinds and not _is_ours(file.path, manifest)
+        if kind in file.kinds and not is_ours(file.path, manifest)
     )
 
 
@@ -96,6 +96,8 @@ def plan_foreign(
     libraries: Callable[[], Sequence[Linked]] = lambda: ANY,
 ) -> Plan:
     """Plan by `choice` for a kind that `found` provide: our own `spec` of the kind, or none.
+
+    To use other tools' specs without one in `found` brings those back that made room for ours.
 
     `libraries` returns the libraries that read the specs of this host. Raises CdiError if the choice is to fail, and
     for a spec that fleet.cdi wrote by another manifest: that one, the demo's for example, goes with its manifest, and
@@ -120,8 +122,13 @@ def plan_foreign(
     if choice == USE:
         warnings = [f"{kind} is provided by {one.path} ({one.tool}); no spec of ours is written" for one in found]
         warnings += [*_unseen(found, libraries)]
+        if not found:
+            again = ", ".join(sorted(room_made(kind, manifest)))
+            warnings.append(f"{kind} is provided again by {again}, which made room before; no spec of ours is written")
         none = Plan(path, (), ())
-        ours = none if path in theirs else plan_spec(kind, None, directory, registry, manifest, force)
+        ours = (
+            none if path in theirs else plan_spec(kind, None, directory, registry, manifest, force, put_back=not found)
+        )
         return ours._replace(warnings=(*warnings, *ours.warnings))
     warnings = [f"{one.path} ({one.tool}) makes room for ours. To keep it away: {one.disable}" for one in found]
     without = registry._replace(specs=tuple(file for file in registry.specs if file.path not in theirs))
@@ -147,12 +154,6 @@ def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]])
         who = "" if linked is ANY else named_libraries(linked, lacking)
         if who:
             yield f"{one.path}: {who} does not read it; `fleet-cdi validate {one.path}` may say why"
-
-
-def _is_ours(path: str, manifest: Manifest) -> bool:
-    """Return True if we wrote the file, changed since or not. One that we meant to remove is ours while it is there."""
-    record = manifest.record(path)
-    return record is not None and (record["applied"][0] is not None or manifest.owns(path))
 
 
 def _tool(file: SpecFile) -> tuple[str, str]:

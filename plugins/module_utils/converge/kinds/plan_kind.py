@@ -31,7 +31,7 @@ from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
 from .keep_lost import KeptDevices, Terms, find_replaced, keep_lost_devices, listed, with_lost
 from .memory import Memory, memory_of
-from .plan_spec import is_lost, plan_spec
+from .plan_spec import is_lost, plan_spec, room_made
 
 ADVICE = "Choose another inventory, or remove it."  # for an inventory that is not ours
 
@@ -182,11 +182,13 @@ def plan_kind(
     def linked() -> tuple[Linked, ...]:
         return libraries(around.runtimes.find(wanted.runtimes))
 
-    if others and spec:
+    serve = wanted.on_foreign_kind == foreign.USE
+    if spec and (others or (serve and wanted.entries is not None and room_made(wanted.kind, manifest))):
         plan = foreign.plan_foreign(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, linked)
-        spec = None if wanted.on_foreign_kind == foreign.USE else spec
+        spec = None if serve else spec
     else:
-        plan = plan_spec(wanted.kind, spec, *place, force, linked)
+        put_back = serve or not (wanted.entries or wanted.content)
+        plan = plan_spec(wanted.kind, spec, *place, force, linked, put_back)
     plan = plan._replace(
         changes=tuple(change._replace(by=wanted.by) for change in plan.changes),
         kinds=_remembered(wanted, kept, around, manifest, before),

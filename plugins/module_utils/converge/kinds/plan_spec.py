@@ -9,7 +9,7 @@ Pure, except for `files.read`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Callable, Optional
 
@@ -35,8 +35,12 @@ def plan_spec(
     manifest: Manifest,
     force: bool = False,
     libraries: Callable[[], Sequence[Linked]] = lambda: ANY,
+    put_back: bool = False,
 ) -> Plan:
     """Return the changes that make `spec` the spec of `kind` in `directory`; None removes the spec.
+
+    With None and `put_back`, other tools' specs that made room for ours come back, unless another tool's spec of the
+    kind is there by now.
 
     `libraries` returns the libraries that read the specs of this host; it is called only if another tool's file makes a
     difference. Raises CdiError if another tool's file would change without `force`, or if a runtime could not find our
@@ -44,8 +48,9 @@ def plan_spec(
     """
     path = os.path.join(directory, names.file_name(kind))
     content = None if spec is None else codec.encode(spec)
-    removed, warnings = _elsewhere(kind, path, manifest)
-    here = _replaced(kind, path, content, manifest, force)
+    back = room_made(kind, manifest) if put_back and spec is None and not _is_served(kind, registry, manifest) else {}
+    removed, warnings = _elsewhere(kind, path, manifest, back)
+    here = _replaced(kind, path, content, manifest, force, back)
     warnings += [
         f"{one.path}: {TAKEN_OVER.format(manifest.path)}" for one in here if one.ours and one.before != one.after
     ]
@@ -58,16 +63,57 @@ def plan_spec(
     return Plan(path, changes, tuple(warnings))
 
 
-def _replaced(kind: str, path: str, content: Optional[bytes], manifest: Manifest, force: bool) -> tuple[Change, ...]:
+def room_made(kind: str, manifest: Manifest) -> dict[str, bytes]:
+    """Return path -> content of other tools' specs of `kind` that ours replaced, or that were removed for it.
+
+    Under our own name may also have been any file that `force` replaced: that waits for undo.
+    """
+    priors = {path: manifest.prior(path) for path, record in manifest.files.items() if record["kind"] == kind}
+    own = names.file_name(kind)
+    return {
+        path: prior
+        for path, prior in priors.items()
+        if prior is not None and (os.path.basename(path) != own or _is_theirs(prior, path, kind))
+    }
+
+
+def is_ours(path: str, manifest: Manifest) -> bool:
+    """Return True if we wrote the file, changed since or not. One that we meant to remove is ours while it is there."""
+    record = manifest.record(path)
+    return record is not None and (record["applied"][0] is not None or manifest.owns(path))
+
+
+def _is_served(kind: str, registry: Registry, manifest: Manifest) -> bool:
+    """Return True if another tool's spec of `kind` is there."""
+    return any(kind in file.kinds and not is_ours(file.path, manifest) for file in registry.specs)
+
+
+def _is_theirs(content: bytes, path: str, kind: str) -> bool:
+    """Return True if this is a spec of `kind` as other tools lay them out."""
+    with suppress(CdiError):
+        spec = codec.read(content, path).spec
+        return spec is not None and spec["kind"] == kind and codec.encode(spec) != content
+    return False
+
+
+def _replaced(
+    kind: str, path: str, content: Optional[bytes], manifest: Manifest, force: bool, back: Mapping[str, bytes]
+) -> tuple[Change, ...]:
     """Return the change that gives the file at `path` this content, or none. Raises CdiError for a file not ours.
 
-    With None a file of ours that is gone already is forgotten.
+    With None a file of ours that is gone already is forgotten, one of `back` comes back, and another tool's spec of the
+    kind stays.
     """
     live = read(path)
+    there = back.get(canonical(path))
+    if there is not None and (live is None or manifest.owns(path)):
+        return (Change(path, kind, live.content if live else None, there, back=True),)
     if live is None:
         return () if content is None and not manifest.expects(path) else (Change(path, kind, None, content),)
     recorded = manifest.kind_of(path) is not None
     ours = is_lost(path, kind, live, manifest)
+    if content is None and not force and not recorded and _is_theirs(live.content, path, kind):
+        return ()
     if live.content != content and not recorded and not ours and not force:
         raise not_ours(path, "Move it away, choose another kind or directory, " + OR_FORCE)
     # A file with our content and no record of it becomes ours again: the record was lost, or is from a backup.
@@ -88,16 +134,19 @@ def is_lost(path: str, kind: str, live: Optional[LiveFile], manifest: Manifest) 
     return False
 
 
-def _elsewhere(kind: str, path: str, manifest: Manifest) -> tuple[list[Change], list[str]]:
-    """Return (changes, warnings) about our specs of `kind` in other places than `path`.
+def _elsewhere(kind: str, path: str, manifest: Manifest, back: Mapping[str, bytes]) -> tuple[list[Change], list[str]]:
+    """Return (changes, warnings) about files of `kind` in other places than `path` that we wrote or removed.
 
-    The settings named another directory before, and runtimes would read those specs too.
+    Specs of ours go: the settings named another directory before, and runtimes would read those specs too. Those of
+    `back` come back.
     """
     here = canonical(path)
     changes, warnings = [], []
     for other in [path for path, record in manifest.files.items() if record["kind"] == kind and path != here]:
         live = read(other)
-        if manifest.may_drop(other):
+        if other in back and (live is None or manifest.owns(other)):
+            changes.append(Change(other, kind, live.content if live else None, back[other], back=True))
+        elif manifest.may_drop(other):
             changes.append(Change(other, kind, live.content if live else None, None))
         elif live is not None:
             warnings.append(f"{other}: was changed since fleet.cdi wrote it; it stays there")

@@ -53,6 +53,7 @@ EXPLANATIONS = (
             "fleet.cdi wrote this, and * does not know it any more. It is taken over",
             "makes room for ours. To keep it away:",
             "is provided by * (*); no spec of ours is written",
+            "is provided again by *, which made room before; no spec of ours is written",
         ),
         means="A file of another tool (such as nvidia-ctk), or of another fleet.cdi, has devices of this kind.",
         why="Two specs of one kind conflict: a runtime then resolves no device that both define.",

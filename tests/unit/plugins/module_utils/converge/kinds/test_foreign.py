@@ -15,8 +15,12 @@ from layouts import layout_beside
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.spec import converge_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
@@ -167,6 +171,82 @@ def test_replace_again_when_the_tool_wrote_it_again(host):
     plan = host.converge(foreign.REPLACE)
     assert [change.after for change in plan.changes] == [None]
     assert host.offered().keys() == {f"{KIND}=0", f"{KIND}=all"}
+
+
+class TestTakenBack:
+    """The specs that made room for ours come back when the settings ask for ours no longer."""
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        paths = Layout(
+            str(tmp_path / "state"), str(tmp_path / "inventory.json"), spec_dirs=(str(tmp_path / "etc"),), path=""
+        )
+        entry = {"profile": "rule", "kind": KIND, "match": {"subsystem": "mem"}, "name_by": ["sysname"]}
+
+        def call(choice="use", node="/dev/null", removed=False, **more):
+            entries = None if removed else {"memory": {**entry, "match": {**entry["match"], "node": [node]}}}
+            wanted = WantedKind(KIND, entries, runtimes={"podman": "5.4.0"}, on_foreign_kind=choice)
+            return converge_spec(wanted, paths, **more)
+
+        def refreshed():
+            return refresh(paths._replace(config_dir=str(tmp_path / "none")))
+
+        call.refresh = refreshed
+        return call
+
+    @pytest.fixture(params=["nvidia.yaml", "nvidia.com-gpu.json"])
+    def theirs(self, host, request):
+        path = host.theirs("etc", request.param, spec("0", "all"))
+        os.chmod(path, 0o640)
+        return path
+
+    def state(self, host):
+        paths = [os.path.join(host.directories[0], name) for name in os.listdir(host.directories[0])]
+        return {path: (open(path).read(), os.stat(path).st_mode & 0o777) for path in paths}
+
+    def test_when_the_kind_is_removed(self, host, run, theirs):
+        before = self.state(host)
+        run("replace")
+        assert host.offered().keys() == {f"{KIND}=null"}
+        preview = run(removed=True, check=True)
+        assert {change.path: change.after for change in preview.plan.changes}[theirs] == before[theirs][0].encode()
+        assert run(removed=True).plan.changes == preview.plan.changes
+        assert self.state(host) == before and not os.path.exists(host.state_dir)
+        assert run(removed=True).plan.changes == ()
+        assert self.state(host) == before
+
+    def test_when_theirs_is_to_be_used_after_all(self, host, run, theirs):
+        before = self.state(host)
+        run("replace")
+        done = run("use")
+        assert done.spec is None and any(theirs in text for text in done.warnings)
+        assert self.state(host) == before and theirs not in read_manifest(host.state_dir).files
+        assert [change.path for change in run("use").plan.changes if change.kind] == []
+        run("replace")
+        assert host.offered().keys() == {f"{KIND}=null"}
+
+    @pytest.mark.usefixtures("theirs")
+    def test_a_refresh_brings_none_back_while_ours_has_no_device(self, host, run):
+        run("replace")
+        run("replace", "/dev/none")
+        run.refresh()
+        assert self.state(host) == {}
+
+    @pytest.mark.usefixtures("theirs")
+    def test_one_that_its_tool_wrote_again_stays(self, host, run):
+        run("replace")
+        again = host.theirs("etc", "nvidia.yaml", spec("1", "all"))
+        run(removed=True)
+        assert list(self.state(host)) == [again] and "GPU=1" in self.state(host)[again][0]
+
+    def test_a_spec_that_its_tool_wrote_to_another_place_is_not_joined_by_an_old_one(self, host, run, theirs):
+        run("replace")
+        other = host.theirs("etc", "other.json", spec("0", "all"))
+        run("use")
+        assert list(self.state(host)) == [other]
+        os.unlink(other)
+        run("use")
+        assert list(self.state(host)) == [theirs]
 
 
 def test_other_kinds_are_nobodys_business(host):
