@@ -121,7 +121,8 @@ class Operator:
     def release(self, name: str) -> Optional[Hold]:
         """Let a withheld device be granted again. Return None if it was not withheld. Raises CdiError."""
         held = {hold.device for grant in self.ledger.grants() for hold in grant.holds}
-        device = device_lookup.find(name, self.devices(), held)
+        records = [device for one in self._inventories() for device in one.devices]
+        device = device_lookup.find(name, records, held)
         return self.ledger.release(device.id if device else name)
 
     def accept_loss(self) -> bool:

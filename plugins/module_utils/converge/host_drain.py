@@ -47,7 +47,7 @@ def to_take(devices: Sequence[Device], out: Mapping[str, Disabled]) -> list[str]
     """Return the ids of the devices to take out of service: the usable ones; a part goes with its whole."""
     usable = [one for one in devices if one.health.is_usable and not health_of(one, out)]
     ids = {one.id for one in usable}
-    return [one.id for one in usable if ids.isdisjoint(one.part_of)]
+    return list(dict.fromkeys(one.id for one in usable if ids.isdisjoint(one.part_of)))
 
 
 def marked(out: Mapping[str, Disabled], reason: str) -> list[str]:

@@ -34,11 +34,16 @@ def names_of(device: Device) -> tuple[frozenset[str], ...]:
 def find(name: str, devices: Sequence[Device], others: Iterable[str] = (), why: str = "") -> Optional[Device]:
     """The one of `devices` that `name` means; None where it is one of `others`: ids of devices that may not be there.
 
-    A link to a device node (/dev/disk/by-id/...) means the node. Raises CdiError, with the nearest name as suggestion,
-    where nothing is called so (`why` says why `devices` may be empty), and with all candidates where several are.
+    Of a device with several records the first is returned. A link to a device node (/dev/disk/by-id/...) means the
+    node. Raises CdiError, with the nearest name as suggestion, where nothing is called so (`why` says why `devices` may
+    be empty), and with all candidates where several are.
     """
-    called = {device.id: names_of(device) for device in devices}
-    by_id = {device.id: device for device in devices}
+    called: dict[str, tuple[frozenset[str], ...]] = {}  # a device has a record for each of its kinds, with other names
+    by_id: dict[str, Device] = {}
+    for device in devices:
+        ranks = names_of(device)
+        called[device.id] = tuple(map(frozenset.union, called.get(device.id, ranks), ranks))
+        by_id.setdefault(device.id, device)
     wanted = {name, os.path.realpath(name)} if name.startswith("/") else {name}
     for rank in range(4):
         found = [id_ for id_, ranks in called.items() if not wanted.isdisjoint(ranks[rank])]

@@ -148,8 +148,11 @@ def _after(
 
 
 def listed_devices(listing: str) -> tuple[tuple[Device, ...], str]:
-    """Return (the devices of the inventory `listing` and of the pools beside it, each once; why it can't be read)."""
-    found: dict[str, Device] = {}
+    """Return (the devices of the inventory `listing` and of the pools beside it; why it can't be read).
+
+    Each device comes once for each of its kinds.
+    """
+    found: dict[tuple[str, str], Device] = {}
     trouble = ""
     folder = os.path.dirname(pools.pool_path(listing, "", "", {}))
     beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
@@ -159,7 +162,8 @@ def listed_devices(listing: str) -> tuple[tuple[Device, ...], str]:
         except CdiError as error:
             trouble = trouble or str(error)
             continue
-        found = {**{device.id: device for device in read}, **found}
+        for device in read:
+            found.setdefault((device.id, device.kind), device)
     return tuple(found.values()), trouble
 
 

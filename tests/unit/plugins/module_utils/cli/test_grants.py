@@ -239,6 +239,17 @@ class TestGc:
         assert held(host) == []
         assert host.fleet_cdi("release", "tty:tty13")[0] == 2
 
+    def test_a_withheld_device_of_two_kinds_is_released_by_each_of_its_names(self, host, tmp_path):
+        second = Device("tty:tty13", "tty", "acme.com/console", ("tty13",), ())
+        with open(host.inventory, "wb") as file:
+            file.write(inventory.render(inventory.Inventory((second,)), inventory.boot_id()))
+        conf = host.configure({**host.conf, "args": {"teardown": ["/bin/false"]}})
+        for name in ("fleet.cdi/tty=tty13", "acme.com/console=tty13"):
+            host.add(conf, "tty:1", "a")
+            host.fleet_cdi("gc", listed(host, tmp_path / "valid", "other"))
+            assert host.fleet_cdi("release", name)[0] == 0
+            assert held(host) == []
+
 
 def test_a_kind_is_given_to_an_owner(host):
     assert host.fleet_cdi("give", "fleet.cdi/tty", "kubernetes") == (0, "fleet.cdi/tty is for kubernetes\n", "")

@@ -49,6 +49,7 @@ def options(tmp_path, state, **more):
         ([device("a"), device("a.1", part_of=("a",))], {}, ["a"]),
         ([device("a", "unhealthy"), device("a.1", part_of=("a",))], {}, ["a.1"]),
         ([device("a.1", part_of=("a",))], {"a": Disabled("broken", SINCE)}, []),
+        ([device("a"), device("a")._replace(kind="y.org/gpu")], {}, ["a"]),  # a device of two kinds
     ],
 )
 def test_the_devices_to_take_out_of_service(devices, out, taken):
@@ -117,10 +118,11 @@ def test_devices_of_the_pools_are_listed_too(tmp_path):
     pool = tmp_path / "inventory.d/gpu.drm.0.json"
     pool.parent.mkdir()
     boot = inventory.boot_id()
-    listing.write_bytes(inventory.render(Inventory((device("a"),)), boot))
+    second = device("a")._replace(kind="y.org/gpu")
+    listing.write_bytes(inventory.render(Inventory((device("a"), second)), boot))
     pool.write_bytes(inventory.render(Inventory((device("a", "unhealthy"), device("b"))), boot))
     devices, why = listed_devices(str(listing))
-    assert {one.id: one.health.state for one in devices} == {"a": "healthy", "b": "healthy"} and why == ""
+    assert devices == (device("a"), second, device("b")) and why == ""
     listing.unlink()
     devices, why = listed_devices(str(listing))
     assert [one.id for one in devices] == ["a", "b"] and str(listing) in why

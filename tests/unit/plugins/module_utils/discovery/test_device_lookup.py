@@ -50,6 +50,13 @@ def test_what_names_a_device(name, device):
     assert find(name, DEVICES) == device
 
 
+@pytest.mark.parametrize("name", ["fleet.cdi/gpu=0", "vendor.com/gpu=main", "main", "gpu-a", "GPU-1234", GPU.id])
+def test_a_device_of_two_kinds_has_the_names_of_both(name):
+    other = GPU._replace(kind="vendor.com/gpu", names=("main",))
+    assert find(name, (GPU, other, TTY)) == GPU
+    assert find(name, (other, GPU, TTY)) == other
+
+
 def test_a_link_names_what_it_leads_to(tmp_path):
     node = tmp_path / "node"
     node.touch()

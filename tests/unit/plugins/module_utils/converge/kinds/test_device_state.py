@@ -164,6 +164,35 @@ def test_a_spec_that_somebody_changed_is_not_as_decided(places):
     assert device_state._unmet(report, ["misc:gone"], devices) == report.failed
 
 
+SECOND = "acme.com/misc"
+
+
+@pytest.fixture
+def both(places):
+    """The same host, whose fuse has a second kind."""
+    paths = places._replace(spec_dirs=(os.path.join(os.path.dirname(places.inventory), "cdi"),))
+    spec.converge_spec(WantedKind(SECOND, {"misc": {"profile": "misc", "nodes": ["fuse"], "kind": SECOND}}), paths)
+    return places
+
+
+@pytest.mark.parametrize("name", ["misc:fuse", f"{KIND}=fuse", f"{SECOND}=fuse"])
+def test_each_name_of_a_device_of_two_kinds_takes_it_out_of_both_specs(both, name):
+    folder = Path(os.path.dirname(both.inventory), "cdi")
+    done = change(both, name, "broken")
+    assert done.id == "misc:fuse" and done.unmet == ()
+    assert not any("fuse" in path.read_text() for path in folder.iterdir())
+    assert change(both, name).after is None
+    assert all("fuse" in path.read_text() for path in folder.iterdir()) and len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", [KIND, SECOND])
+def test_a_device_that_stays_in_the_spec_of_either_kind_is_not_as_decided(both, kind):
+    path = Path(os.path.dirname(both.inventory), f"cdi/{kind.replace('/', '-')}.json")
+    path.write_text(path.read_text().replace("{", "{ ", 1))
+    done = change(both, "misc:fuse", "broken")
+    assert len(done.unmet) == 1 and f"still offers {kind}=fuse" in done.unmet[0]
+
+
 def test_the_last_one_may_go(places):
     change(places, "misc:fuse", "broken")
     change(places, "misc:tun", "broken", "2026-11-22T00:00:00Z")
