@@ -54,7 +54,8 @@ options:
     default: /var/lib/cdi
 notes:
   - A partition or virtual function goes out of service with its whole device.
-  - A container counts as a holder while it runs, if podman of root or docker made it with a device of the host.
+  - A container counts as a holder while it runs, if podman of root or docker made it with a device of the host, by any
+    of its names, by C(kind=all), or by a name in a spec of another tool.
 seealso:
   - module: fleet.cdi.device_state
   - module: fleet.cdi.host_report_info

@@ -10,7 +10,7 @@ active release writes. A device counts as ours by the text of its reason; device
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 from ..allocation.ledger.examine import examine
@@ -19,10 +19,12 @@ from ..discovery.out_of_service import Disabled, health_of, in_force, read_disab
 from ..manifest import read_manifest
 from ..records import CdiError, Device
 from ..release import guard
-from ..release.needed_by import check_state_dir
+from ..release.needed_by import check_state_dir, host_spec_dirs
 from ..runtimes import containers
+from ..spec.registry import Registry, load
 from ..system import processes
 from . import module_diff
+from .holders import holders
 from .kinds.converge_kinds import discover_kinds
 from .kinds.device_state import listed_devices
 from .kinds.memory import memory_of
@@ -32,7 +34,7 @@ DRAINED = "drained"  # else "in_service"
 SECONDS = 120.0  # limit for one command; it refreshes all specs
 
 Run = Callable[[Sequence[str], float], processes.Done]
-Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
+Find = Callable[[Mapping[str, Collection[str]]], containers.RunningContainers]
 
 
 class DrainHolder(NamedTuple):
@@ -56,17 +58,24 @@ def marked(out: Mapping[str, Disabled], reason: str) -> list[str]:
 
 
 def held_devices(
-    devices: Sequence[Device], state_dir: str, boot_id: str, find: Find = containers.find_containers
+    devices: Sequence[Device],
+    state_dir: str,
+    boot_id: str,
+    registry: Registry,
+    find: Find = containers.find_containers,
 ) -> tuple[list[DrainHolder], tuple[str, ...]]:
     """Return (the devices that grants or running containers use, why an engine could not be asked).
 
-    A hold on a device that no list has counts too. Raises CdiError if the ledger can't be read.
+    `registry` has names by which containers were made, besides those of the inventory (names_of_devices). A hold on a
+    device that no list has counts too. Raises CdiError if the ledger can't be read.
     """
     store = examine(state_dir, boot_id)
     if store.grants is None:
         raise CdiError(f"{store.path}: {store.problem}; so nobody can tell who holds devices. `fleet-cdi doctor`")
     used: dict[str, dict[str, None]] = {}
-    names = {one.id: one.qualified_names[0] for one in devices}
+    names: dict[str, str] = {}
+    for one in devices:
+        names.setdefault(one.id, one.qualified_names[0])
     if store.grants:
         # Imported here, because few hosts have grants, and the import of SQLite takes long.
         from ..allocation.holds.pod_holds import holder
@@ -76,12 +85,13 @@ def held_devices(
             for part in grant.parts:
                 for hold in part.holds if part.state != WITHHELD else ():
                     used.setdefault(hold.device, {})[holder(grant.key, part)] = None
-    nodes = {name: [node.path for node in one.nodes] for one in devices for name in one.qualified_names}
-    asked = find(nodes)
+    named = holders.names_of_devices(devices, registry)
+    asked = find({name: one.nodes for name, one in named.items()})
     for container in asked.containers:
-        for one in devices if container.runs else ():
-            if {*one.qualified_names} & {*container.devices}:
-                used.setdefault(one.id, {})[str(container)] = None
+        has = {id_ for name in container.devices for id_ in named[name].ids}
+        for id_ in names if container.runs else ():
+            if id_ in has:
+                used.setdefault(id_, {})[str(container)] = None
     return [DrainHolder(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()], asked.trouble
 
 
@@ -131,7 +141,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     if not check:
         change(options["prefix"], options["state"], chosen, reason)
     if options["state"] == DRAINED:
-        held, warnings = held_devices(devices, state_dir, boot_id)
+        held, warnings = held_devices(devices, state_dir, boot_id, load(host_spec_dirs(options["prefix"])))
     result = {
         "changed": bool(chosen),
         "release": release,

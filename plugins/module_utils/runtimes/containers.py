@@ -162,7 +162,9 @@ def _devices(document: Mapping[str, Any], names: Mapping[str, Collection[str]]) 
     if config.get("CreateCommand"):
         found |= _of_command(config["CreateCommand"], present, names)
     elif "CreateCommand" in config or "DeviceRequests" not in host:  # not docker, which lists devices by path here
-        found |= {name for name, nodes in names.items() if not present.isdisjoint(nodes)}
+        whole = {name for name, nodes in names.items() if nodes and present.issuperset(nodes)}
+        unexplained = present.difference(*(names[name] for name in whole))
+        found |= whole | {name for name, nodes in names.items() if not unexplained.isdisjoint(nodes)}
     return [name for name in names if name in found]
 
 

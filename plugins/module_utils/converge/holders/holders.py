@@ -6,20 +6,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import files
 from ...discovery import inventory
 from ...layout import ledger_path
 from ...manifest import Manifest
-from ...records import CdiError
+from ...records import CdiError, Device
 from ...spec import codec
+from ...spec.items import items_of
+from ...spec.registry import Registry, all_edits
+from ...spec.same_nodes import StrangeNodes
+from ...system.device_nodes import numbers_at
 
 if TYPE_CHECKING:
     from ...allocation.ledger.grant import Grant
 
 SOME = 8  # names of each sort in a message
+
+
+class NamedDevices(NamedTuple):
+    """What a qualified name brings."""
+
+    nodes: frozenset[str]  # paths on the host
+    ids: frozenset[str]  # of the devices of the host that are among it
 
 
 def grants(state_dir: str) -> list[Grant]:
@@ -47,15 +58,51 @@ def some(words: Iterable[str]) -> str:
     return ", ".join(every[:SOME]) + (f" and {more} more" if more > 0 else "")
 
 
+def every(kind: str) -> str:
+    """Return the name of all devices of a kind together."""
+    return f"{kind}=all"
+
+
 def offered(spec: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return qualified name -> paths of its nodes on the host, for all devices in `spec`."""
     return {
-        f"{spec['kind']}={device['name']}": tuple(
-            node.get("hostPath") or node["path"]
-            for node in (device.get("containerEdits") or {}).get("deviceNodes") or ()
-        )
-        for device in spec["devices"]
+        f"{spec['kind']}={device['name']}": _paths(device.get("containerEdits") or {}) for device in spec["devices"]
     }
+
+
+def _paths(edits: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(node.get("hostPath") or node["path"] for node in edits.get("deviceNodes") or ())
+
+
+def names_of_devices(devices: Sequence[Device], registry: Registry) -> dict[str, NamedDevices]:
+    """Return all names by which a container can have any of `devices`.
+
+    They are the names of any spec that bring a device node or network interface of them: a spec of another tool has
+    names of its own, and an aggregate brings several devices. A device that is out of service is in no spec of ours any
+    more, but its containers still run. So its own names, and `all` of its kind, are among them in any case.
+    """
+    same = StrangeNodes(all_edits(registry), [node for one in devices for node in one.nodes]).look(numbers_at)
+    of_item: dict[str, set[str]] = {}
+    found: dict[str, NamedDevices] = {}
+
+    def add(name: str, nodes: Iterable[str], ids: Iterable[str]) -> None:
+        before = found.get(name, NamedDevices(frozenset(), frozenset()))
+        found[name] = NamedDevices(before.nodes.union(nodes), before.ids.union(ids))
+
+    for one in devices:
+        for item in same.closed(one.items):
+            of_item.setdefault(item, set()).add(one.id)
+        for name in (*one.qualified_names, every(one.kind)):
+            add(name, [node.path for node in one.nodes], [one.id])
+    for file in registry.specs:
+        for spec in (file.spec, *(one.spec for one in file.taken)):
+            shared = spec.get("containerEdits") or {}
+            for device in spec["devices"]:
+                edits = (shared, device.get("containerEdits") or {})
+                ids = {id_ for one in edits for item in items_of(one, same) for id_ in of_item.get(item, ())}
+                if ids:
+                    add(f"{spec['kind']}={device['name']}", [path for one in edits for path in _paths(one)], ids)
+    return found
 
 
 def written(manifest: Manifest) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -60,7 +60,7 @@ def keep_held(
     nodes = holders.offered(live)
     if before is None or wanted.content is not None:
         return _of_content(wanted, live, nodes, choice, find)
-    every = f"{wanted.kind}=all"
+    every = holders.every(wanted.kind)
     dropped, renamed = _dropped(wanted, seen, before), _renamed(wanted, seen, before)
     asked = {id_: [*(f"{wanted.kind}={name}" for name in names), every] for id_, names in dropped.items()}
     moving = {f"{wanted.kind}={name}": id_ for id_, names in renamed.items() for name in names}

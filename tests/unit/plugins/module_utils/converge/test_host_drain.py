@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import host_drain
@@ -14,8 +17,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory impo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.system.processes import Done
+from ansible_collections.fleet.cdi.tests.unit.trees.specs import registry, spec
 
 REASON = "upgrade"
 SINCE = "2026-11-25T19:00:00Z"
@@ -71,15 +76,72 @@ def test_a_running_container_holds_its_device(tmp_path):
             ("docker: its containers can't be told: no",),
         )
 
-    held, trouble = host_drain.held_devices([device("a"), device("b")], str(tmp_path), "boot", find)
+    held, trouble = host_drain.held_devices([device("a"), device("b")], str(tmp_path), "boot", registry(), find)
     assert held == [host_drain.DrainHolder("a", "x.org/gpu=a", ("container job (podman, running)",))]
     assert trouble == ("docker: its containers can't be told: no",)
 
 
+def podman(name, nodes):
+    devices = [{"PathOnHost": node} for node in nodes]
+    config = {"CreateCommand": ["podman", "run", "--device", name, "image"]}
+    return {"Name": "job", "State": {"Status": "running"}, "Config": config, "HostConfig": {"Devices": devices}}
+
+
+def podman_api(_name, nodes):
+    return {**podman("", nodes), "Config": {}}
+
+
+def docker(name, _nodes):
+    requests = [{"Driver": "cdi", "DeviceIDs": [name]}]
+    return {"Name": "/job", "State": {"Status": "running"}, "HostConfig": {"DeviceRequests": requests}}
+
+
+HOST = (device("a"), device("b"), device("a")._replace(kind="y.org/card"), device("c")._replace(kind="y.org/card"))
+VENDOR = [
+    spec("z.org/gpu", {"0": ["/dev/a"], "pair": ["/dev/a", "/dev/c"], "other": ["/dev/null"]}),
+    spec("w.org/gpu", {"0": ["env:A=b"]}, ["/dev/b"]),  # the edits of the whole spec bring the device
+]
+
+
+@pytest.mark.parametrize("engine", [podman, podman_api, docker])
+@pytest.mark.parametrize(
+    ("name", "nodes", "specs", "held"),
+    [
+        ("x.org/gpu=b", ["b"], (), ["b"]),
+        ("x.org/gpu=all", ["a", "b"], (), ["a", "b"]),  # after the drain, no spec has these names
+        ("y.org/card=a", ["a"], (), ["a"]),
+        ("y.org/card=all", ["a", "c"], (), ["a", "c"]),
+        ("z.org/gpu=0", ["a"], VENDOR, ["a"]),
+        ("z.org/gpu=pair", ["a", "c"], VENDOR, ["a", "c"]),
+        ("z.org/gpu=other", ["null"], VENDOR, []),
+        ("w.org/gpu=0", ["b"], VENDOR, ["b"]),
+    ],
+)
+def test_a_container_holds_its_devices_by_whatever_name(tmp_path, engine, name, nodes, specs, held):
+    document = engine(name, [f"/dev/{node}" for node in nodes])
+    find = partial(containers.find_containers, engines={"engine": lambda: [document]})
+    found, _trouble = host_drain.held_devices(HOST, str(tmp_path), "boot", registry(*specs), find)
+    assert [one.device for one in found] == held
+    assert {one.by for one in found} <= {("container job (engine, running)",)}
+
+
+def test_the_drain_reads_the_specs_of_the_host(tmp_path, monkeypatch):
+    boot = inventory.boot_id()
+    (tmp_path / "inventory.json").write_bytes(inventory.render(Inventory((device("a"),)), boot))
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "cdi/vendor.json").write_text(json.dumps(spec("z.org/gpu", {"0": ["/dev/a"]})))
+    monkeypatch.setattr(host_drain, "host_spec_dirs", lambda _prefix: (str(tmp_path / "cdi"),))
+    monkeypatch.setitem(containers.ENGINES, "podman", list)
+    monkeypatch.setitem(containers.ENGINES, "docker", lambda: [docker("z.org/gpu=0", ())])
+    held = host_drain.answer(options(tmp_path, "drained"), True)[0]["held"]
+    assert held == [{"device": "a", "name": "x.org/gpu=a", "by": ("container job (docker, running)",)}]
+
+
 def test_a_damaged_ledger_is_no_empty_ledger(tmp_path):
     (tmp_path / "ledger.db").write_bytes(b"damage")
+    nobody = RunningContainers(())
     with pytest.raises(CdiError, match="nobody can tell who holds devices"):
-        host_drain.held_devices([device("a")], str(tmp_path), "boot", lambda _names: RunningContainers(()))
+        host_drain.held_devices([device("a")], str(tmp_path), "boot", registry(), lambda _names: nobody)
 
 
 def test_one_command_of_the_active_release_makes_all_changes():

@@ -25,6 +25,9 @@ NAMES = {
     "fleet.cdi/tty=tty1": ("/dev/tty1",),
     "nvidia.com/gpu=0": GPU,
     "nvidia.com/gpu=all": GPU,
+    "a.com/gpu=0": ("/dev/a0",),
+    "a.com/gpu=1": ("/dev/a1",),
+    "a.com/gpu=all": ("/dev/a0", "/dev/a1"),
 }
 
 
@@ -65,6 +68,9 @@ def docker(requests, nodes=()):
         (podman(["podman", "run", "image"], ["/dev/nvidiactl"]), []),
         (podman(["podman", "run", "image"], GPU), ["nvidia.com/gpu=0", "nvidia.com/gpu=all"]),
         (podman(None, ["/dev/tty1"]), ["fleet.cdi/tty=tty1"]),
+        (podman(None, ["/dev/a0"]), ["a.com/gpu=0"]),  # not all, which has /dev/a1 besides
+        (podman(None, ["/dev/a0", "/dev/a1"]), ["a.com/gpu=0", "a.com/gpu=1", "a.com/gpu=all"]),
+        (podman(None, ["/dev/a0", "/dev/nvidia0"]), ["nvidia.com/gpu=0", "nvidia.com/gpu=all", "a.com/gpu=0"]),
         (podman(None), []),
         (docker([{"Driver": "cdi", "DeviceIDs": ["fleet.cdi/tty=tty13"]}]), ["fleet.cdi/tty=tty13"]),
         (docker([{"Driver": "nvidia", "DeviceIDs": ["0"]}], ["/dev/tty13"]), []),
