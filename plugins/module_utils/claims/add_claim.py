@@ -18,7 +18,7 @@ from .. import files
 from ..layout import Layout, ledger_path
 from ..manifest import read_manifest
 from ..protocol.configurations import Configuration, directories, find
-from ..records import CdiError, Node
+from ..records import CdiError, Node, items
 from ..spec.names import list_specs, transient_id
 from ..system import device_nodes
 from . import calls
@@ -250,6 +250,21 @@ def names_of(places: Layout, claim: ClaimRecord, seen: Optional[Registry]) -> tu
     manifest = read_manifest(places.state_dir)
     own = {file.path for file in seen.specs if manifest.record(file.path)}
     return granted_names([node.path for node in claim.nodes], seen, own)
+
+
+def with_present_names(places: Layout, claim: ClaimRecord, seen: Optional[Registry]) -> ClaimRecord:
+    """Return the claim with the names of now if one in its record is gone, and those of now bring all its nodes.
+
+    Else it is unchanged: a tool may be writing the spec of a device anew. Raises CdiError if the manifest is damaged.
+    """
+    if seen is None or all(name in seen.devices for name in claim.names):
+        return claim
+    from ..spec.inject import resolve_edits
+    from ..spec.items import items_of
+
+    names = names_of(places, claim, seen)
+    there = {item for _path, edits in resolve_edits(names, seen) for item in items_of(edits)}
+    return claim._replace(names=names) if there.issuperset(items(node.path for node in claim.nodes)) else claim
 
 
 def read_node(root: str, path: str) -> Node:

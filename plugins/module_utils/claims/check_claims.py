@@ -15,7 +15,7 @@ from ..records import CdiError
 from ..spec import registry
 from ..spec.names import list_specs, transient_id
 from ..system import device_nodes
-from .add_claim import spec_content
+from .add_claim import spec_content, with_present_names
 from .delete_claim import spec_path
 from .device_name import KIND, LONGEST, claim_id
 from .ledger_grants import LedgerGrants
@@ -108,14 +108,17 @@ def _faults(
         return [ClaimFault(claim.id, f"was granted before the last reboot: {why}", RESTORE)]
     lstat = device_nodes.below(places.root)
     gone = [lost(claim), *(device_nodes.fault(node, lstat)[1] for node in claim.nodes)]
-    wanted = None
+    wanted, renamed = None, ""
     try:
-        wanted = spec_content(places, claim, seen)
+        present = with_present_names(places, claim, seen)
+        wanted = spec_content(places, present, seen)
+        if present.names != claim.names:
+            renamed = f"its devices are {', '.join(present.names)} now, and were {', '.join(claim.names)}"
     except CdiError as error:  # a device of the claim has no spec any more, and nothing here can make it
         gone.append(str(error))
     own = spec_path(places, claim.id)
     clashing = [path for path in seen.conflicts.get(claim.device, ()) if files.canonical(path) != own]
-    wrong = [*access_faults(places, claim), _spec_fault(claim, places, seen, wanted)]
+    wrong = [*access_faults(places, claim), renamed, _spec_fault(claim, places, seen, wanted)]
     return [
         *(ClaimFault(claim.id, why, GIVE_BACK) for why in gone if why),
         *(ClaimFault(claim.id, f"{path} defines {claim.device}, too", CLASH) for path in clashing),

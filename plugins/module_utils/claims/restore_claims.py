@@ -22,7 +22,7 @@ from ..layout import Layout
 from ..protocol.configurations import read
 from ..protocol.pools import PROFILES, pool_path
 from ..records import CdiError
-from .add_claim import ask, names_of, read_node, read_specs, spec_content, write_spec
+from .add_claim import ask, names_of, read_node, read_specs, spec_content, with_present_names, write_spec
 from .calls import Caller
 from .delete_claim import remove_specs, spec_path
 from .ledger_grants import LedgerGrants
@@ -123,19 +123,23 @@ def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str, ledger: LedgerGra
 
 
 def _is_changed(places: Layout, claim: ClaimRecord, path: str, specs: Specs) -> bool:
-    """Tell if the claim's spec is not what it should be now. False while the spec of one of its devices is missing."""
+    """Tell if the claim's spec or names are not what they should be now.
+
+    False while the spec of one of its devices is missing.
+    """
     seen = specs() if claim.names else None
     if claim.names and seen is None:
         return False
     try:
-        wanted = spec_content(places, claim, seen)
+        present = with_present_names(places, claim, seen)
+        wanted = spec_content(places, present, seen)
     except CdiError:
         return False  # a tool may be writing that spec anew, and the claim would lose what the device needs
     try:
         live = files.read(path)
     except CdiError:
         return True
-    return live is None or live.content != wanted
+    return live is None or live.content != wanted or present.names != claim.names
 
 
 def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, ledger: LedgerGrants) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -16,10 +17,23 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim impo
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.builders import program
 from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT
+
+
+def put(claims, names):
+    """Write the spec of a vendor, whose devices have all nodes of the first card; one if their variables are None."""
+    nodes = [{"path": path} for path in ("/dev/dri/card0", "/dev/dri/renderD128")]
+    devices = {
+        name: {"deviceNodes": nodes, "env": env} if env is not None else {"deviceNodes": nodes[:1]}
+        for name, env in names.items()
+    }
+    path = Path(claims.places.spec_dirs[0], "vendor.json")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(builders.spec(devices, "vendor.com/gpu")))
 
 
 class TestRestore:
@@ -153,6 +167,41 @@ class TestRestore:
         assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
         assert claims.spec("one") == before and claims.check() == []
         assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
+
+    def test_a_device_that_gets_another_name_stays_the_claims(self, claims):
+        put(claims, {"0": []})
+        claims.add("one", "gpu:1")
+        before = claims.spec("one")
+        assert claims.stored("one").names == ("vendor.com/gpu=0",)
+        put(claims, {"main": []})
+        (fault,) = claims.check()
+        assert fault[1:] == (
+            "its devices are vendor.com/gpu=main now, and were vendor.com/gpu=0",
+            "run `fleet-cdi claim restore`",
+        )
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
+        assert claims.stored("one").names == ("vendor.com/gpu=main",) and claims.check() == []
+        assert claims.spec("one") == before
+        assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
+
+    def test_another_name_brings_its_own_edits(self, claims):
+        put(claims, {"0": []})
+        claims.add("one", "gpu:1")
+        put(claims, {"main": ["A=b"]})
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
+        assert claims.spec("one")["devices"][0]["containerEdits"]["env"] == ["A=b"]
+
+    @pytest.mark.parametrize("there", [{}, {"main": None}])
+    def test_a_claim_waits_while_no_name_has_its_nodes(self, claims, there):
+        """A tool may be writing the spec anew, and the claim would lose what the device needs."""
+        put(claims, {"0": ["A=b"]})
+        claims.add("one", "gpu:1")
+        before = claims.spec("one")
+        put(claims, there)
+        assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
+        assert claims.spec("one") == before
+        ((_id, fault, advice),) = claims.check()
+        assert fault.startswith("vendor.com/gpu=0: no spec ") and "claim del" in advice
 
     def test_a_changed_spec_of_a_grant_that_the_ledger_lost_is_left(self, claims):
         claims.add("one", "gpu:1")
