@@ -35,13 +35,16 @@ class Layout(NamedTuple):
 
     @property
     def ended_claims(self) -> str:
-        """Return the file with the names of claims that ended in this boot."""
-        return os.path.join(os.path.dirname(self.inventory) or RUN, "cdi-claims.ended")
+        """Return the file with the names of claims that ended in this boot.
+
+        It is with the other records, because the inventory and the specs may move within a boot.
+        """
+        return os.path.join(self.state_dir, "claims.ended")
 
     @property
     def unused_claims(self) -> str:
         """Return the file that notes since when the containers of claims are gone."""
-        return os.path.join(os.path.dirname(self.inventory) or RUN, "cdi-claims.unused")
+        return os.path.join(self.state_dir, "claims.unused")
 
 
 USUAL = Layout()

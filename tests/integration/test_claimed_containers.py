@@ -49,9 +49,9 @@ def fleet_cdi(ansible_module):
     for type_, (plugin, _args) in ARGS.items():
         ansible_module("fleet.cdi.cdi_plugin", resource_type=type_, name=plugin, state="absent", **listing)
         shutil.rmtree(f"/etc/cdi/{type_}.d", ignore_errors=True)
-    for name in ("cdi-claims.ended", "cdi-inventory.json"):
-        if os.path.exists(f"/run/{name}"):
-            os.unlink(f"/run/{name}")
+    for path in ("/var/lib/cdi/claims.ended", "/run/cdi-inventory.json"):
+        if os.path.exists(path):
+            os.unlink(path)
     shutil.rmtree("/run/cdi-inventory.d", ignore_errors=True)
 
 

@@ -242,9 +242,7 @@ def host():
     for one in made:
         one.close()
         assert "Traceback" not in (directory / "plugin.log").read_text()
-    left = [
-        path for pattern in ("ledger*", "inventory*", "claims", "cdi-claims*") for path in Path(STATE).glob(pattern)
-    ]
+    left = [path for pattern in ("ledger*", "inventory*", "claims*") for path in Path(STATE).glob(pattern)]
     for path in (*left, *Path(SPECS).glob("*"), *Path("/etc/cdi").glob("*")):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.rmtree(directory)

@@ -100,7 +100,7 @@ def slurm(ansible_module, tmp_path_factory):
         if made:
             CONF.rmdir()
         os.environ["PATH"] = before
-        for path in ("/run/cdi-claims.ended", "/run/cdi-inventory.json"):
+        for path in ("/var/lib/cdi/claims.ended", "/run/cdi-inventory.json"):
             Path(path).unlink(missing_ok=True)
         shutil.rmtree("/run/cdi-inventory.d", ignore_errors=True)
 

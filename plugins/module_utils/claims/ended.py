@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The names of claims that ended in this boot. They are not used again, because a container may still know one.
 
-A file in /run with a line for each, and one for each container that was started with the claim. It needs no sync: after
-a crash of the host there is another boot.
+A file with a line for each, and one for each container that was started with the claim. Each line has the id of the
+boot, and the first name of a boot empties the file. It needs no sync: after a crash of the host there is another boot.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Collection
 from typing import Optional
@@ -33,9 +34,13 @@ def note_ended(path: str, boot_id: str, id_: str, containers: Collection[str] = 
     try:
         at = directories.opened(folder)
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             handle = os.open(name, flags, 0o600, dir_fd=at)
             try:
+                fcntl.flock(handle, fcntl.LOCK_EX)  # else a second one could empty what the first has noted
+                start = f"\n{boot_id} ".encode("ascii")
+                if os.pread(handle, len(start), 0) != start:
+                    os.ftruncate(handle, 0)
                 lines = [_line(boot_id, id_), *(_line(boot_id, id_, one) for one in containers)]
                 left = b"\n" + b"".join(lines)  # the line before may be one that was written in part
                 while left:

@@ -56,7 +56,7 @@ def collect_claims(
     stored = read_claims(places.state_dir)
     gone, kept = _gone(places, boot_id, stored.claims, listed)
     if idle_for > 0:
-        gone = _long_gone(places, stored.claims, gone, idle_for, now())
+        gone = _long_gone(places, boot_id, stored.claims, gone, idle_for, now())
     over = [claim for claim in stored.claims if claim.state == ASKED or claim.id in gone]
     freed, failed = _free(places, caller, boot_id, over, gone)
     removed, left = remove_orphans(places, caller)
@@ -137,10 +137,15 @@ def _at_once(places: Layout, claim: ClaimRecord) -> bool:
 
 
 def _long_gone(
-    places: Layout, claims: Sequence[ClaimRecord], gone: Mapping[str, set[str]], idle_for: float, now: float
+    places: Layout,
+    boot_id: str,
+    claims: Sequence[ClaimRecord],
+    gone: Mapping[str, set[str]],
+    idle_for: float,
+    now: float,
 ) -> dict[str, set[str]]:
     """Return those of the claims `gone` that are over at once, or whose containers are gone for `idle_for` seconds."""
     waiting = {claim.token: claim.id for claim in claims if claim.id in gone and not _at_once(places, claim)}
-    since = note_unused(places.unused_claims, {token: gone[id_] for token, id_ in waiting.items()}, now)
+    since = note_unused(places.unused_claims, boot_id, {token: gone[id_] for token, id_ in waiting.items()}, now)
     young = {id_ for token, id_ in waiting.items() if since[token] < idle_for}
     return {id_: containers for id_, containers in gone.items() if id_ not in young}

@@ -3,16 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Since when the containers of a claim are gone, for `fleet-cdi claim gc --idle-for`.
 
-Nothing reports the end of a container, so the first look that finds no container counts. A file in /run has the
-results of the last look, in seconds of CLOCK_BOOTTIME: changes of the clock do not shorten the time, and a reboot
-begins it again.
+Nothing reports the end of a container, so the first look that finds no container counts. A file has the results of the
+last look, in seconds of CLOCK_BOOTTIME: changes of the clock do not shorten the time, and a reboot begins it again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,14 +21,17 @@ from ...records import CdiError
 LARGEST = 64 << 20  # bytes: some hundred thousand claims
 
 
-def note_unused(path: str, unused: Mapping[str, Collection[str]], now: float) -> dict[str, float]:
+def note_unused(path: str, boot_id: str, unused: Mapping[str, Collection[str]], now: float) -> dict[str, float]:
     """Return for each unused claim (token -> its containers) the seconds since the first look that found it so.
 
-    A claim that had another container meanwhile begins again. Notes the look in the file `path`; a damaged file counts
-    as none. `now`: seconds since the boot. Raises CdiError if the file can't be written.
+    A claim that had another container meanwhile begins again, and each claim in another boot. Notes the look in the
+    file `path`; a damaged file counts as none. `now`: seconds since the boot. Raises CdiError if the file can't be
+    written.
     """
     before = _read(path)
-    noted = {token: _noted(before.get(token), containers, now) for token, containers in unused.items()}
+    noted = {
+        token: _noted(before.get(token), [boot_id, *sorted(containers)], now) for token, containers in unused.items()
+    }
     if noted != before:
         files.replace(path, json.dumps(noted, sort_keys=True).encode("ascii"), 0o600)
     return {token: now - since for token, (since, _containers) in noted.items()}
@@ -43,9 +45,9 @@ def _read(path: str) -> dict[str, Any]:
     return {}
 
 
-def _noted(before: Any, containers: Collection[str], now: float) -> list[Any]:
-    """Return [since, digest of the containers], as of the look `before` if it saw the same containers."""
-    digest = hashlib.sha256(" ".join(sorted(containers)).encode()).hexdigest()
+def _noted(before: Any, seen: Sequence[str], now: float) -> list[Any]:
+    """Return [since, digest of what was seen], as of the look `before` if that saw the same boot and containers."""
+    digest = hashlib.sha256(" ".join(seen).encode()).hexdigest()
     if isinstance(before, list) and before[1:] == [digest] and isinstance(before[0], (int, float)):
         return [min(before[0], now), digest]
     return [now, digest]

@@ -32,6 +32,14 @@ class TestDelete:
             claims.add("job-42", "gpu:1")
         assert claims.add("job-4", "gpu:1").changed
         assert claims.add("job-42", "gpu:1", reuse=True).changed
+
+    def test_its_name_is_known_when_the_inventory_and_the_specs_move(self, claims, tmp_path):
+        claims.add("job-42", "zero:1")
+        claims.delete("job-42")
+        inventory, specs = str(tmp_path / "new/inventory.json"), (str(tmp_path / "new/cdi"),)
+        claims.places = claims.places._replace(inventory=inventory, spec_dirs=specs)
+        with pytest.raises(CdiError, match="job-42: ended in this boot"):
+            claims.add("job-42", "zero:1")
         claims.delete("job-42")
         assert claims.add("job-42", "gpu:1", boot="boot-2").changed
 

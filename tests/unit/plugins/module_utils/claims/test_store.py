@@ -152,6 +152,16 @@ def test_a_damaged_record_hides_no_other(state, content):
     assert path.endswith("/claims/two.json") and path in error and error.isprintable()
 
 
+def test_the_first_ended_name_of_a_boot_empties_the_file(tmp_path):
+    """Else the file would grow for ever: it does not lie where a reboot removes it."""
+    path = tmp_path / "ended"
+    for boot in ("boot-1", "boot-2"):
+        note_ended(str(path), boot, "one", ["a"])
+        note_ended(str(path), boot, "two")
+    assert has_ended(str(path), "boot-2", "one") and has_ended(str(path), "boot-2", "two")
+    assert b"boot-1" not in path.read_bytes()
+
+
 def test_ended_names_and_containers_are_of_one_boot_and_one_name(tmp_path):
     path = str(tmp_path / "ended")
     note_ended(path, "boot", "one", ["a", "b"])

@@ -129,6 +129,15 @@ class TestCollect:
         claims.collect(idle_for=10, now=47)
         assert json.loads(Path(claims.places.unused_claims).read_text()) == {}
 
+    def test_idle_for_begins_again_with_each_boot(self, claims):
+        claim, _changed = claims.add("kept", "gpu:1")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        assert claims.collect(idle_for=10, now=5).freed == ()
+        claims.reboot()
+        claims.restore()
+        assert claims.collect(idle_for=10, now=16, boot="boot-2").freed == ()
+        assert claims.collect(idle_for=10, now=26, boot="boot-2").freed == ("kept",)
+
     def test_keep_is_given_back_by_del_alone(self, claims):
         claim, _changed = claims.add("job", "gpu:1", keep=True)
         Path(users_path(claims.places.state_dir, claim), "a").write_text("")
