@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ...manifest import Manifest, read_manifest
+from ...manifest import read_manifest
 from ...records import CdiError
 from ...runtimes import installations, survey
 from ..runtime import container_runtime, container_runtime_info
@@ -27,7 +27,7 @@ def converge(run: HostRun) -> PartOutcome:
     if not named:
         return PartOutcome()
     asked = [_options(run, name, **{**one, "managed_by": BY}) for name, one in named.items()]
-    there = _states(run, read_manifest(settings["state_dir"]))
+    there = _states(run, asked)
     wanted = {(one["name"], one["installation"]): one["state"] for one in asked}
     if settings["prune"]:
         left = [one for one in there if one["managed_by"] == BY and (one["name"], one["installation"]) not in wanted]
@@ -35,7 +35,7 @@ def converge(run: HostRun) -> PartOutcome:
     outcome = _set(asked, run)
     if outcome.problems or (run.check and outcome.changed):
         return outcome
-    after = _states(run, read_manifest(settings["state_dir"])) if outcome.changed else there
+    after = _states(run, asked) if outcome.changed else there
     on = [one for one in after if wanted.get((one["name"], one["installation"])) == "enabled"]
     off = [one["path"] for one in on if one["reads"] and not one["enabled"]]
     why = (
@@ -85,7 +85,10 @@ def _options(run: HostRun, name: str, **given: Any) -> dict[str, Any]:
     )
 
 
-def _states(run: HostRun, manifest: Manifest) -> list[dict[str, Any]]:
-    """Return the runtimes of the host, as module container_runtime_info does."""
+def _states(run: HostRun, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runtimes of the host, as module container_runtime_info does, with the files that `asked` names."""
     found = installations.find_installations(os.environ.get("PATH", ""), detected=run.runtimes.find({}))
-    return [container_runtime_info.runtime_document(one, manifest) for one in survey.survey(found.places)]
+    files = {(one["name"], one["installation"]): one["config_file"] for one in asked}
+    places = [one._replace(config=files.get((one.name, one.installation)) or one.config) for one in found.places]
+    manifest = read_manifest(run.settings["state_dir"])
+    return [container_runtime_info.runtime_document(one, manifest) for one in survey.survey(places)]

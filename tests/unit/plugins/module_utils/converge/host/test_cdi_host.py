@@ -258,6 +258,11 @@ def test_another_installation_of_a_runtime_takes_the_place_of_the_one_before(
     assert done["diff"] == previewed["diff"] and enabled() == ["snap.json"]
     assert not run(installation="snap")["changed"]
     assert run(installation="snap", state="absent")["changed"] and enabled() == []
+    other = str(tmp_path / "other.json")
+    previewed = run(check=True, config=other)
+    done = run(config=other)
+    assert done["diff"] == previewed["diff"] and enabled() == ["other.json"]
+    assert not run(config=other)["changed"] and not run(check=True, config=other)["changed"]
 
 
 def test_a_package_that_may_not_be_installed_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
