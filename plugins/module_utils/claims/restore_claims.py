@@ -67,6 +67,19 @@ def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClai
     return RestoredClaims(tuple(restored), tuple(failed))
 
 
+def find_lost_claims(places: Layout, boot_id: str) -> tuple[str, ...]:
+    """Return the ids of the claims that `restore_claims` would find to be restored. Changes nothing.
+
+    Raises CdiError if the claims can't be listed.
+    """
+    from ..allocation.ledger.examine import examine
+
+    ledger = LedgerGrants(places, boot_id, examine(places.state_dir, boot_id).grants or ())
+    specs = lru_cache(None)(partial(read_specs, places))
+    claims = read_claims(places.state_dir).claims
+    return tuple(claim.id for claim in claims if _is_lost(places, claim, boot_id, ledger, specs))
+
+
 def _withdraw(
     places: Layout, caller: Caller, boot_id: str, claims: tuple[ClaimRecord, ...], ledger: LedgerGrants
 ) -> list[str]:

@@ -107,23 +107,24 @@ def refresh(
         changed.update(dict.fromkeys(report.changed))
         if left <= 0 or not any(one.kept for one in report.missing):
             report = report._replace(changed=tuple(changed))
-            return _with_claims(report, places, boot_id) if claims and not check else report
+            return _with_claims(report, places, boot_id, check) if claims else report
         sleep(min(pause, left))
         pause = min(2 * pause, LONGEST)
 
 
-def _with_claims(report: Report, places: Layout, boot_id: str) -> Report:
+def _with_claims(report: Report, places: Layout, boot_id: str, check: bool) -> Report:
     """Give claims their specs again after a reboot, now that specs and pools are of this boot."""
     if not has_claims(places.state_dir):
         return report
     # Here: each refresh of a host without claims would take a tenth longer (tests/bench/refresh.py).
     from ...claims.calls import Caller
     from ...claims.delete_claim import spec_path
-    from ...claims.restore_claims import restore_claims
+    from ...claims.restore_claims import RestoredClaims, find_lost_claims, restore_claims
 
-    caller = Caller(os.path.join(places.prefix, "bin"))
+    caller, boot_id = Caller(os.path.join(places.prefix, "bin")), boot_id or inventory.boot_id()
     try:
-        done = restore_claims(places, caller, boot_id or inventory.boot_id())
+        previewed = RestoredClaims(find_lost_claims(places, boot_id)) if check else None
+        done = restore_claims(places, caller, boot_id) if previewed is None else previewed
     except CdiError as error:
         return report._replace(failed=(*report.failed, str(error)))
     changed = [spec_path(places, id_) for id_ in done.restored]

@@ -47,6 +47,17 @@ class TestRestore:
         assert claims.add("kept", "gpu:1", "zero:1", boot="boot-2").changed is False
         assert claims.restore() == ((), ())
 
+    def test_check_mode_of_a_refresh_names_what_it_restores_and_writes_nothing(self, claims):
+        claims.add("kept", "gpu:1")
+        claims.add("well", "zero:1")
+        refresh(claims.places)
+        path = spec_path(claims.places, "kept")
+        os.unlink(path)
+        assert refresh(claims.places, check=True).changed == (path,) and claims.spec("kept") is None
+        assert refresh(claims.places, check=True, claims=False).changed == ()
+        assert refresh(claims.places).changed == (path,) and claims.spec("kept")
+        assert refresh(claims.places, check=True).changed == ()
+
     def test_in_another_spec_directory(self, claims):
         """Else the old spec would stay for ever, and a runtime would find a claim that is over."""
         claims.add("kept", "gpu:1")
