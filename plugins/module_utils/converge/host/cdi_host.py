@@ -57,7 +57,7 @@ def converge_host(run: HostRun, parts: Iterable[str], absent: bool = False) -> t
     done: dict[str, PartOutcome] = {}
     for name in wanted:
         run.tell(name)
-        done[name] = _outcome(name, run) if _has_work(name, run) else PartOutcome()
+        done[name] = _outcome(name, run._replace(before=tuple(done))) if _has_work(name, run) else PartOutcome()
         if done[name].problems or {"needs_archive", "again"} & done[name].result.keys():
             break
     if done[wanted[0]].result.get("needs_archive"):

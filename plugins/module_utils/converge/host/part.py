@@ -23,6 +23,7 @@ class HostRun(NamedTuple):
     runtimes: HostRuntimes  # of the host, asked once
     archive: str = ""  # path of the archive of `release`; "" where that is installed
     source: str = ""  # path of the file of the settings; "" if a controller sent them
+    before: tuple[str, ...] = ()  # the parts of this run before the present one
     tell: Callable[[str], None] = lambda _part: None  # is called with the name of each part before it
 
     def options(self, **more: Any) -> dict[str, Any]:

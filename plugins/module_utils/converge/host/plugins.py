@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 
+from ...claims.device_name import KIND
 from ...layout import Layout
 from ...manifest import read_manifest
+from ...spec.names import transient_id
 from .. import module_diff
 from ..kinds.cdi_plugin import WantedConfiguration, converge_configurations, path_of, wanted_configuration
+from ..kinds.pools import has_pool_name
 from ..plugin_configuration import options_of
 from .part import BY, HostProblem, HostRun, PartOutcome
 
 FAILED = "configuration-failed"
+SPECS = "specs"  # the part
 ENDING = ".conf"  # of the name of a configuration
 
 
@@ -40,7 +44,12 @@ def converge(run: HostRun) -> PartOutcome:
     done = converge_configurations([*wanted, *left], places, bin_dir, **how)
     problems = tuple(HostProblem(FAILED, str(error)) for error in done.failed)
     diff = [module_diff.document(change) for change in done.changes]
-    return PartOutcome(bool(done.changed), diff, list(dict.fromkeys(done.warnings)), problems)
+    changed = bool(done.changed)
+    if run.check and SPECS in run.before:
+        # The refresh would bring specs up to date, too. Part `specs` has announced these changes.
+        refreshed = [path for path in done.changed if has_pool_name(path) or transient_id(path, KIND)]
+        changed = bool(done.changes or refreshed)
+    return PartOutcome(changed, diff, list(dict.fromkeys(done.warnings)), problems)
 
 
 def _wanted(key: str, one: dict[str, object]) -> WantedConfiguration:

@@ -102,4 +102,9 @@ def _folder(listing: str) -> str:
 def _is_pool(path: str, manifest: Manifest) -> bool:
     """Return True if the file of the manifest is a pool, beside whichever inventory."""
     record = manifest.files[path]
-    return not (record["kind"] or record["by"]) and bool(_POOL.search(path))
+    return not (record["kind"] or record["by"]) and has_pool_name(path)
+
+
+def has_pool_name(path: str) -> bool:
+    """Return True if pools have paths of this form."""
+    return bool(_POOL.search(path))

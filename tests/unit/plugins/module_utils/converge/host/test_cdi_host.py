@@ -104,6 +104,22 @@ def test_another_prefix_is_refused_before_anything_is_changed(
     assert not (tmp_path / "other").exists() and not changed(answer(devices=TWO)[0])
 
 
+def test_check_mode_counts_a_spec_in_the_part_that_writes_it(
+    answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refresh of part `plugins` would write it too, if part `specs` were not before it."""
+    monkeypatch.setattr(plugins, "Layout", partial(Layout, config_dir=str(tmp_path / "etc")))
+    wanted = {"devices": TWO, "plugins": {"tty/rule": {"args": {"profile": "misc"}}}}
+    answer(**wanted)
+    spec = prefix.parent / "cdi/test.fleet.cdi-kind2.json"
+    spec.unlink()
+    assert changed(answer(check=True, **wanted)[0]) == ["specs"]
+    assert changed(answer(["plugins"], check=True, **wanted)[0]) == ["plugins"]
+    assert changed(answer(**wanted)[0]) == ["specs"]
+    spec.unlink()
+    assert changed(answer(["plugins"], **wanted)[0]) == ["plugins"] and spec.exists()
+
+
 def test_another_device_list_leaves_nothing_of_the_old_one(
     answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
