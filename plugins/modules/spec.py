@@ -86,8 +86,9 @@ options:
       - V(use) writes no spec and serves the other one; the devices are in O(device_list) all the same. A spec that this
         collection wrote earlier makes room.
       - V(fail) refuses.
-      - V(replace) removes the other spec and writes this one. The other spec is kept in the manifest. It comes back when
-        the kind is removed, with V(use), and by undo. A warning says what to disable, so that the other tool doesn't write it again.
+      - V(replace) removes the other spec and writes this one. The other spec is kept in the manifest. It comes back
+        when the kind is removed, with V(use), and by undo. A warning says what to disable, so that the other tool
+        doesn't write it again.
     type: str
     choices: [use, fail, replace]
     default: use

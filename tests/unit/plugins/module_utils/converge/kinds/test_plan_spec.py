@@ -271,7 +271,7 @@ def test_a_foreign_file_stays_unless_forced_and_undo_brings_it_back(host):
     assert host.everything() == before
     host.converge(SPEC, force=True)
     host.converge(OTHER)
-    assert undo(layout_beside(host.state_dir)) == ((), (path,), ())
+    assert undo(layout_beside(host.state_dir))[:3] == ((), (path,), ())
     assert host.everything() == before
 
 
@@ -436,7 +436,7 @@ class TestUndo:
         assert undo(layout_beside(host.state_dir), check=True).removed == (f"{host.etc}/{FILE}",)
         assert undo(layout_beside(host.state_dir)).removed == (f"{host.etc}/{FILE}",)
         assert list(host.everything()) == ["etc/theirs.json"] and files.read(theirs).content == b"{}"
-        assert undo(layout_beside(host.state_dir)) == ((), (), ())
+        assert not any(undo(layout_beside(host.state_dir)))
 
     def test_keeps_what_somebody_changed_since_and_says_so_until_it_is_forced(self, host):
         host.converge(SPEC)
