@@ -26,7 +26,9 @@ from ..protocol.configurations import DIRECTORY, find
 from ..protocol.plugin_args import settings
 from ..protocol.pools import pool_path
 from ..records import NODE, CdiError, Device, Node, items
+from ..schema import unknown
 from ..spec.names import split_kind
+from ..spec.registry import load
 from ..system import openers
 from ..system.occupied import Occupied, numbers, occupied, own_nodes
 from . import chain
@@ -133,6 +135,17 @@ class Operator:
         """Bring the store to the schema of this release. Return (version before, version now). Raises CdiError."""
         before, now = (schema.versions(found)[0] for found in migrate(self.ledger))
         return before, now
+
+    def check_kind(self, kind: str) -> None:
+        """Raise CdiError for a kind that no spec, no inventory and no owner has: a misspelt one protects no device.
+
+        A host that has no kind at all takes each: its devices may come later.
+        """
+        split_kind(kind)
+        known = {name.partition("=")[0] for name in load(self.host.spec_dirs).devices}
+        known.update(device.kind for device in self.devices())
+        if known and kind not in known and kind not in self.ledger.owners():
+            raise CdiError(f"give: {unknown('kind', kind, sorted(known))}")
 
     def give(self, kind: str, owners: Collection[str]) -> None:
         """Set the owner of a kind, several that share it, or none. Raises CdiError."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Callable
 
 from ..cdi_plugin.grants import Operator
+from ..cdi_plugin.valid_requests import ValidRequests
 from ..layout import Layout
 from ..manifest import read_manifest
 from ..protocol.configurations import directories
@@ -31,9 +32,9 @@ def run(arguments: Any, paths: Layout) -> int:
     if arguments.what and arguments.action in ("list", "accept-loss", "migrate"):
         raise CdiError(f"{arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
     refuse_options(arguments)
-    written = read_manifest(paths.state_dir).files
-    operator = Operator(paths, directories(written))
-    if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
+    operator = Operator(paths, directories(read_manifest(paths.state_dir).files))
+    if not os.path.exists(operator.ledger.path) and arguments.action in NEED_A_STORE:
+        NEED_A_STORE[arguments.action](operator, arguments)
         document, lines = _opened(operator, arguments, ())
         if arguments.json:
             say_document({"grants": [], "stamp": operator.stamp(), **document}, sort_keys=False)
@@ -109,13 +110,7 @@ def _opened(operator: Operator, arguments: Any, grants: Iterable[Any]) -> tuple[
 
 def _gc(operator: Operator, arguments: Any) -> int:
     """Free what no request in the file `what` holds; return 1 if something could not be freed."""
-    path = _one(arguments, "a file that lists the valid requests, - for standard input")
-    try:
-        valid = operator.valid(operand.read(path).decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise CdiError(f"{operand.called(path)}: is not valid UTF-8 (byte {error.start}); nothing was freed") from None
-    except CdiError as error:
-        raise CdiError(f"{operand.called(path)}: {error}; nothing was freed") from None
+    path, valid = _valid_requests(operator, arguments)
     done = operator.collect(valid, arguments.force, arguments.complete)
     if done.refused:
         raise CdiError(f"{operand.called(path)}: {done.refused} (--force)")
@@ -135,9 +130,24 @@ def _gc(operator: Operator, arguments: Any) -> int:
     return 1 if done.errors else 0
 
 
+def _valid_requests(operator: Operator, arguments: Any) -> tuple[str, ValidRequests]:
+    """Return the path of a list of valid requests, and the list. Raises CdiError."""
+    path = _one(arguments, "a file that lists the valid requests, - for standard input")
+    try:
+        return path, operator.valid(operand.read(path).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise CdiError(f"{operand.called(path)}: is not valid UTF-8 (byte {error.start}); nothing was freed") from None
+    except CdiError as error:
+        raise CdiError(f"{operand.called(path)}: {error}; nothing was freed") from None
+
+
+def _withheld(_operator: Operator, arguments: Any) -> str:
+    return _one(arguments, "the id of a device that is withheld")
+
+
 def _release(operator: Operator, arguments: Any) -> int:
     """Allow a withheld device to be granted again."""
-    device = _one(arguments, "the id of a device that is withheld")
+    device = _withheld(operator, arguments)
     if operator.release(device) is None:
         raise CdiError(f"release: {device} is not withheld; `fleet-cdi grants list` shows the withheld devices")
     _tell(arguments, {"released": device}, f"released: {device} may be granted again")
@@ -165,6 +175,14 @@ def _give(operator: Operator, arguments: Any) -> int:
     if not arguments.what:
         raise CdiError("give: found nothing; expected a kind and its owners: kubernetes, claims, external")
     kind, owners = arguments.what[0], arguments.what[1:]
+    if arguments.any and owners:
+        raise CdiError(f"give: found --any and {owners[0]}; expected one of them")
+    if not (arguments.any or owners):
+        raise CdiError(
+            f"give: found no owner of {kind}; expected kubernetes, claims, external, or several of them. "
+            "--any takes the kind from its owners"
+        )
+    operator.check_kind(kind)
     operator.give(kind, owners)
     text = f"{kind} is for {' and '.join(owners) or 'the owner that holds devices of it'}"
     _tell(arguments, {"kind": kind, "owners": owners}, text)
@@ -184,6 +202,18 @@ def _one(arguments: Any, what: str) -> str:
         raise CdiError(f"{arguments.action}: found {len(arguments.what)} operands; expected {what}")
     return str(arguments.what[0])
 
+
+def _no_operand(_operator: Operator, _arguments: Any) -> None:
+    """Read nothing: the action takes no operand."""
+
+
+# Actions that only say so on a host that has no store, after these have read and checked the operands.
+NEED_A_STORE: dict[str, Callable[[Operator, Any], Any]] = {
+    "list": _no_operand,
+    "gc": _valid_requests,
+    "release": _withheld,
+    "accept-loss": _no_operand,
+}
 
 ACTIONS: dict[str, Callable[[Operator, Any], int]] = {
     "list": _list,

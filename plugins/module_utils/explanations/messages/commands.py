@@ -34,6 +34,8 @@ EXPLANATIONS = (
             "--settings: is missing; name a file",
             "--reason: found none; expected one line",
             "give: found nothing; expected a kind and its owners",
+            "give: found no owner of *; expected kubernetes, claims, external, or several of them",
+            "give: found --any and *; expected one of them",
         ),
         means="A word is missing, is one too many, or belongs to another action of the verb.",
         why="A command that guesses could free or give other devices than you mean.",

@@ -125,8 +125,11 @@ def test_version_is_the_release(installed):
         ["gc", "--force", "--", "FILE"],
     ],
 )
-def test_options_stand_anywhere(fleet_cdi, arguments):
+def test_options_stand_anywhere(fleet_cdi, arguments, tmp_path):
     """`grants gc --force FILE` was "unrecognized arguments: FILE"."""
+    valid = tmp_path / "valid"
+    valid.write_text(fleet_cdi("grants", "list")[1].splitlines()[0])
+    arguments = [str(valid) if word == "FILE" else word for word in arguments]
     status, out, err = fleet_cdi("grants", *arguments)
     assert (status, err) == (0, "") and out.endswith("Nothing was ever granted on this host.\n")
     assert fleet_cdi("grants", "--nonsense", *arguments)[0] == 2

@@ -154,6 +154,17 @@ def test_what_the_device_plugin_holds(host):
 
 
 class TestGc:
+    @pytest.mark.parametrize("action", ["gc", "release"])
+    def test_operands_count_also_before_anything_was_granted(self, host, tmp_path, action):
+        """A cron job with a misspelt list looked well until the first grant."""
+        assert host.fleet_cdi(action)[0] == 2
+        if action == "gc":
+            (tmp_path / "old").write_text("job-1\n")
+            assert "/none: can't be read" in host.fleet_cdi("gc", "/none")[2]
+            assert "nothing was freed" in host.fleet_cdi("gc", tmp_path / "old")[2]
+            assert host.fleet_cdi("gc", listed(host, tmp_path / "valid"))[0] == 0
+        assert not host.state.exists()
+
     def test_frees_what_is_not_valid(self, host, tmp_path):
         for name in ("a", "b"):
             host.add(host.conf, "tty:1", name)
@@ -257,8 +268,43 @@ def test_a_kind_is_given_to_an_owner(host):
     assert (code, "belongs to kubernetes" in details) == (103, True)
     host.fleet_cdi("give", "fleet.cdi/tty", "kubernetes", "claims")
     host.add(host.conf, "tty:1", "a")
-    host.fleet_cdi("give", "fleet.cdi/tty")
+    told = (0, "fleet.cdi/tty is for the owner that holds devices of it\n", "")
+    assert host.fleet_cdi("give", "fleet.cdi/tty", "--any") == told
     assert host.fleet_cdi("give", "fleet.cdi/tty", "me")[0] == 2
+
+
+def test_a_kind_without_owners_is_not_taken_from_them(host):
+    host.fleet_cdi("give", "fleet.cdi/tty", "kubernetes")
+    status, out, err = host.fleet_cdi("give", "fleet.cdi/tty")
+    assert (status, out) == (2, "")
+    assert err.startswith(
+        "fleet-cdi: give: found no owner of fleet.cdi/tty; expected kubernetes, claims, external, or "
+    )
+    assert "--any takes the kind from its owners [FC1151]" in err
+    status, _out, err = host.fleet_cdi("give", "fleet.cdi/tty", "claims", "--any")
+    assert status == 2 and "found --any and claims; expected one of them [FC1151]" in err
+    assert host.refused(host.conf, "tty:1", "a")[0] == 103
+
+
+def test_a_kind_that_the_host_does_not_have(host, tmp_path):
+    (tmp_path / "cdi").mkdir(exist_ok=True)
+    spec = builders.spec({"0": {"env": ["A=1"]}}, "vendor.com/gpu")
+    (tmp_path / "cdi/vendor.json").write_text(json.dumps(spec))
+    status, out, err = host.fleet_cdi("give", "vendor.com/gpuu", "claims")
+    assert (status, out) == (2, "")
+    assert err == (
+        "fleet-cdi: give: found the unknown kind 'vendor.com/gpuu'; expected one of fleet.cdi/tty, vendor.com/gpu; "
+        "did you mean 'vendor.com/gpu'? [FC1101]\n"
+    )
+    assert host.fleet_cdi("give", "vendor.com/gpu", "claims")[0] == 0
+    (tmp_path / "cdi/vendor.json").unlink()
+    assert host.fleet_cdi("give", "vendor.com/gpu", "--any")[0] == 0, "it has owners, so it can be taken from them"
+
+
+def test_a_host_that_knows_no_kind_takes_each(host, tmp_path):
+    for path in (tmp_path / "etc").glob("*.d/*.conf"):
+        path.unlink()
+    assert host.fleet_cdi("give", "vendor.com/gpu", "claims")[0] == 0
 
 
 def test_a_store_that_may_have_lost_grants_is_told_until_somebody_accepts_it(host, tmp_path):
