@@ -60,14 +60,13 @@ def _settings(path: str, paths: Layout) -> dict[str, Any]:
     """
     if path is None:
         raise CdiError("--settings: is missing; name a file with the settings of this host, or - for standard input")
+    if _path(path) and os.geteuid() == 0:
+        _refuse_open(path)
     where = called(path)
     document = parse_settings(read(path), where)
     usual = {"prefix": paths.prefix, "state_dir": paths.state_dir, "device_list": paths.inventory}
     given = {**usual, **document} if isinstance(document, Mapping) else document
-    settings = read_settings(given, where)
-    if _path(path) and os.path.realpath(path) == os.path.realpath(settings["converge_file"] or os.devnull):
-        _refuse_open(path)
-    return {**settings, "install_packages": False}
+    return {**read_settings(given, where), "install_packages": False}
 
 
 def _path(settings: str) -> str:
@@ -76,12 +75,12 @@ def _path(settings: str) -> str:
 
 
 def _refuse_open(path: str) -> None:
-    """Raise CdiError for a file from which a timer converges this host, and which other users can change."""
+    """Raise CdiError for a file of settings that other users can change, because root does what it says."""
     live = files.read(os.path.realpath(path))
-    if live and (live.uid not in (0, os.geteuid()) or live.mode & 0o022):
+    if live and (live.uid != 0 or live.mode & 0o022):
         raise CdiError(
-            f"{path}: other users can change this file, and this host converges itself from it; expected one of root "
-            f"that nobody else can write: `chown root: {path} && chmod go-w {path}`"
+            f"{path}: found owner {live.uid}, mode {live.mode:04o}, so other users can change these settings of root; "
+            f"expected a file of root that nobody else can write: `chown root: {path} && chmod go-w {path}`"
         )
 
 

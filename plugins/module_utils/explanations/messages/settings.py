@@ -105,10 +105,8 @@ EXPLANATIONS = (
     Explanation(
         id="FC1108",
         title="The file of settings can be changed by others",
-        messages=("other users can change this file, and this host converges itself from it",),
-        means=(
-            "The timer of this host brings it to the state of this file as root. Another user may write to the file."
-        ),
+        messages=("so other users can change these settings of root",),
+        means="Root, or a timer, brings this host to the state of this file. Another user may write to the file.",
         why="That user would control root.",
         do="Give the file to root: `chown root: FILE && chmod go-w FILE`.",
         more="ls -l FILE",

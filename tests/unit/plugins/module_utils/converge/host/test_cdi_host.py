@@ -328,6 +328,28 @@ def test_the_command_of_a_host_does_the_same(
     assert run()[0] == 2
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="asks for the owner root")
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o666), (0, 0o664), (65534, 0o644)])
+def test_root_takes_no_settings_that_others_can_write(
+    prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], owner: int, mode: int
+) -> None:
+    """Also in a run that a person starts once: the settings name the programs that root runs."""
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({**settings_in(prefix.parent), "devices": TWO}))
+    file.chmod(mode)
+    os.chown(file, owner, -1)
+    defaults = {"state_dir": "", "inventory": "", "spec_dirs": [], "prefix": str(prefix)}
+    for path in (file, tmp_path / "link"):
+        if path != file:
+            path.symlink_to(file)
+        assert main(["converge", "--settings", str(path), "--check"], "test", defaults) == 2
+        said = (
+            f"{path}: found owner {owner}, mode {mode:04o}, so other users can change these settings of root; expected"
+        )
+        out, error = capsys.readouterr()
+        assert out == "" and error.startswith(f"fleet-cdi: {said}") and error.endswith("[FC1108]\n"), error
+
+
 def test_a_host_converges_itself_from_the_settings_of_a_run(
     answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -360,10 +382,6 @@ def test_a_host_converges_itself_from_the_settings_of_a_run(
     assert run()[:2] == (0, "changed: specs\n") and spec.exists()
     file.write_text(json.dumps({**saved, "devices": {"one": entry(1)}}))  # the site's own tool writes it now
     assert run()[:2] == (0, "changed: specs\n")
-    file.chmod(0o664)
-    status, _out, error = run()
-    assert status == 2 and f"{file}: other users can change this file" in error
-    file.chmod(0o644)
     file.write_text(json.dumps({name: value for name, value in saved.items() if name != "converge_file"}))
     assert run()[1] == "changed: specs\nchanged: refresh\n"
     assert file.exists() and not list((tmp_path / "units").glob("*"))
