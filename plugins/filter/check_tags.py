@@ -14,6 +14,8 @@ author:
 description:
   - Ansible takes every tag, and ends green if it chooses no task. The playbooks of this collection use this filter to
     refuse such a run before they contact a host.
+  - A tag that is not similar to one of ours may be of another play of a site's playbook. With C(--tags) it is a
+    warning.
 options:
   _input:
     description:
@@ -60,6 +62,8 @@ _value:
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
+from ansible.utils.display import Display
+
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host.cdi_host import PARTS
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import did_you_mean
@@ -72,12 +76,14 @@ class TakenTags(NamedTuple):
     of_ansible: Sequence[str]
 
 
+OURS = ("settings", *PARTS)
+OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
 WHOLE = {"--tags": TakenTags((), ("all",)), "--skip-tags": TakenTags((), ("never",))}
 
 # Playbook -> option -> tags. All tasks of provision have tags, so `tagged` chooses all of them.
 TAKEN = {
     "provision": {
-        "--tags": TakenTags(("settings", *PARTS), ("all", "always", "tagged")),
+        "--tags": TakenTags(OURS, ("all", "always", "tagged")),
         "--skip-tags": TakenTags(PARTS, ("never", "untagged")),
     },
     "remove": WHOLE,
@@ -86,14 +92,28 @@ TAKEN = {
 
 
 def check_tags(chosen: Sequence[str], skipped: Sequence[str], playbook: str) -> list[str]:
-    """Return the faults in the tags of the command line of a run of `playbook`, one for each option."""
+    """Return the faults in the tags of the command line of a run of `playbook`, one for each option.
+
+    Warns of tags of --tags that no task of the playbook has, and that may be of other plays.
+    """
+    others = [tag for tag in chosen if not _is_meant(tag)]
+    if others:
+        Display().warning(
+            f"--tags: no task of fleet.cdi.{playbook} has the tag {', '.join(others)}. If it is not of another play, "
+            "nothing is done for it."
+        )
     found = zip(TAKEN[playbook].items(), (chosen, skipped))
     return [with_id(text) for (option, taken), tags in found if (text := _fault(option, taken, tags, playbook))]
 
 
+def _is_meant(tag: str) -> bool:
+    """Tell if a tag is one of ours or of Ansible's, or similar to one of ours."""
+    return tag in (*OURS, *OF_ANSIBLE) or bool(did_you_mean(tag, OURS))
+
+
 def _fault(option: str, taken: TakenTags, tags: Sequence[str], playbook: str) -> str:
     """Return the fault in the tags of an option; "" without one."""
-    wrong = [tag for tag in tags if tag not in (*taken.ours, *taken.of_ansible)]
+    wrong = [tag for tag in tags if tag not in (*taken.ours, *taken.of_ansible) and _is_meant(tag)]
     if not wrong:
         return ""
     if not taken.ours:

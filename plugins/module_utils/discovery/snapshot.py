@@ -58,8 +58,8 @@ class SysDevice:
         """The kernel's own properties: MAJOR, MINOR, DEVNAME, MODALIAS ...
 
         Of a property that comes twice, the first counts. The kernel's core writes its own before those of bus and class
-        (drivers/base/core.c, dev_uevent), and these may repeat a text of the firmware as it is: NAME of an input device
-        is the product string of USB, which may have a line break (drivers/input/input.c, input_dev_uevent).
+        (drivers/base/core.c, dev_uevent), and these may repeat a text of the firmware. NAME of an input device is the
+        product string of USB, which may have a line break (drivers/input/input.c, input_dev_uevent).
         """
         found: dict[str, str] = {}
         for line in (self.attribute("uevent") or "").split("\n"):

@@ -5,13 +5,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.filter import check_tags as module
 from ansible_collections.fleet.cdi.plugins.filter.check_tags import check_tags
 
 PARTS = "driver, specs, runtimes, plugins, refresh, device_plugin"
 WHOLE = "does all of a host; fleet.cdi.provision takes tags of parts [FC1101]"
 ALL = ["all"]  # what Ansible sets without --tags
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    said = []
+    monkeypatch.setattr(module, "Display", lambda: SimpleNamespace(warning=said.append))
+    return said
 
 
 @pytest.mark.parametrize(
@@ -24,10 +34,19 @@ ALL = ["all"]  # what Ansible sets without --tags
         ("provision", ["always"], ["untagged"]),
         ("remove", ALL, []),
         ("upgrade", ALL, ["never"]),
+        ("upgrade", ALL, ["web"]),  # of another play: all of ours is done
+        ("provision", ALL, ["web"]),
     ],
 )
-def test_tags_that_are_taken(playbook, chosen, skipped):
-    assert check_tags(chosen, skipped, playbook) == []
+def test_tags_that_are_taken(playbook, chosen, skipped, warnings):
+    assert check_tags(chosen, skipped, playbook) == warnings == []
+
+
+@pytest.mark.parametrize("playbook", ["provision", "remove", "upgrade"])
+def test_a_tag_may_be_of_another_play_of_a_playbook(playbook, warnings):
+    assert check_tags(["web", "db"], [], playbook) == []
+    text = f"--tags: no task of fleet.cdi.{playbook} has the tag web, db. If it is not of another play, nothing is done"
+    assert warnings == [f"{text} for it."]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +58,6 @@ def test_tags_that_are_taken(playbook, chosen, skipped):
             [],
             f"--tags: found spces; expected settings, {PARTS}; did you mean 'specs'? [FC1101]",
         ),
-        ("provision", ["specs", "web"], [], f"--tags: found web; expected settings, {PARTS} [FC1101]"),
         ("provision", ["untagged"], [], f"--tags: found untagged; expected settings, {PARTS} [FC1101]"),
         (
             "provision",
@@ -48,10 +66,15 @@ def test_tags_that_are_taken(playbook, chosen, skipped):
             f"--skip-tags: found runtime; expected {PARTS}; did you mean 'runtimes'? [FC1101]",
         ),
         ("provision", ALL, ["all"], f"--skip-tags: found all; expected {PARTS} [FC1101]"),
-        ("remove", ["web", "all"], [], f"--tags: found web; expected no tag, because fleet.cdi.remove {WHOLE}"),
+        ("remove", ["specs", "all"], [], f"--tags: found specs; expected no tag, because fleet.cdi.remove {WHOLE}"),
         ("remove", ["always"], [], f"--tags: found always; expected no tag, because fleet.cdi.remove {WHOLE}"),
         ("upgrade", ["tagged"], [], f"--tags: found tagged; expected no tag, because fleet.cdi.upgrade {WHOLE}"),
-        ("upgrade", ALL, ["a", "b"], f"--skip-tags: found a, b; expected no tag, because fleet.cdi.upgrade {WHOLE}"),
+        (
+            "upgrade",
+            ALL,
+            ["spec", "all"],
+            f"--skip-tags: found spec, all; expected no tag, because fleet.cdi.upgrade {WHOLE}",
+        ),
     ],
 )
 def test_tags_that_would_do_nothing_or_too_much(playbook, chosen, skipped, said):
@@ -59,5 +82,5 @@ def test_tags_that_would_do_nothing_or_too_much(playbook, chosen, skipped, said)
 
 
 def test_each_option_is_told():
-    first, second = check_tags(["a"], ["b"], "provision")
-    assert first.startswith("--tags: found a;") and second.startswith("--skip-tags: found b;")
+    first, second = check_tags(["setting"], ["driverr"], "provision")
+    assert first.startswith("--tags: found setting;") and second.startswith("--skip-tags: found driverr;")
