@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from .. import documents, files
+from ..manifest import Manifest
 from ..records import CdiError
 
 LARGEST = 10_000  # bytes
@@ -41,6 +43,22 @@ def last_refresh(listing: str) -> Optional[LastRefresh]:
         return LastRefresh(int(found["finished"]), float(found["seconds"]), found["ok"] is True, int(found["missing"]))
     except (CdiError, OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def inventories(manifest: Manifest) -> set[str]:
+    """Return the paths of the inventories of this host."""
+    return {str(entry["inventory"]) for entry in manifest.kinds.values()} - {""}
+
+
+def forget_notes(beside: Iterable[str]) -> list[tuple[str, str]]:
+    """Remove the notes beside these files; return (path, why) of each note that stays."""
+    kept = []
+    for path in sorted(set(map(note_path, beside))):
+        try:
+            files.remove(path)
+        except CdiError as error:
+            kept.append((path, str(error)))
+    return kept
 
 
 def note_path(listing: str) -> str:

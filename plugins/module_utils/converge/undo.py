@@ -22,7 +22,7 @@ from ..records import CdiError
 from ..runtimes import containers
 from .driver import device_links
 from .holders import holders
-from .last_refresh import note_path
+from .last_refresh import forget_notes, inventories
 from .runtime import managed_keys
 from .services import converge_service, device_plugin_service, refresh_service
 from .services.device_plugin_removal import tidy
@@ -124,7 +124,8 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
         held = () if force else _held(manifest, state_dir)  # again: the lock may have waited for a module
         if held:
             return Undone((), (), tuple(one.refusal for one in held))
-        listings = {str(entry["inventory"]) for entry in manifest.kinds.values()}
+        # Of an inventory that an earlier undo kept, only the file is still known.
+        noted = {*inventories(manifest), *manifest.files}
         # First, because a refresh in between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
         left = []
@@ -138,8 +139,7 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
             device_plugin_service.stop()
             left = tidy(manifest, state_dir, KUBELET, RUN_DIR)  # what it names stays in the store of grants
         done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force, left)
-        for listing in filter(None, listings):
-            files.remove(note_path(listing))
+        done = done._replace(kept=(*done.kept, *forget_notes(noted)))
         if units:
             refresh_service.forget(refresh_service.run_on_host)
         if plugin:

@@ -18,6 +18,7 @@ from ...runtimes import containers, installations, survey
 from ..doctor import advice
 from ..kinds import spec, spec_info
 from ..kinds.plan_kind import WantedKind
+from ..last_refresh import forget_notes, inventories
 from .part import BY, HostProblem, HostRun, PartOutcome
 
 PAUSE = 2.0  # seconds between two looks for required devices
@@ -33,13 +34,16 @@ def converge(run: HostRun) -> PartOutcome:
     # Kinds without a file count too: a refresh would write the file once a device comes back.
     noted = spec_info.kinds(read_manifest(settings["state_dir"])) if settings["prune"] else {}
     gone = [WantedKind(kind) for kind, by in noted.items() if by == BY and kind not in asked]
+    before = inventories(read_manifest(settings["state_dir"]))
     done = _converged([*wanted, *gone], run)
+    unused = set() if run.check else before - inventories(read_manifest(settings["state_dir"]))
+    left = [why for _path, why in forget_notes(unused)]
     result = spec.result_of_kinds(done)
     problems = [HostProblem(KIND, f"{kind}: {error}") for kind, error in done.failed.items()]
     if not (run.check and result["changed"]):
         problems += _broken(run, asked)
     devices = _by_health(device for kind in asked & done.kinds.keys() for device in done.kinds[kind].devices)
-    warnings = [*spec.warnings_of_kinds(done), *(_unsearched(run) if asked else ())]
+    warnings = [*spec.warnings_of_kinds(done), *(_unsearched(run) if asked else ()), *left]
     return PartOutcome(result["changed"], result["diff"], warnings, tuple(problems), {"devices": devices})
 
 

@@ -113,6 +113,29 @@ def test_undo_takes_the_note(host):
     assert not os.path.exists(last_refresh.note_path(host.places.inventory))
 
 
+def test_a_note_that_can_not_go_hides_nothing_that_went(host):
+    listing = host.places.inventory
+    os.mkdir(last_refresh.note_path(listing))
+    previewed = undo(host.places, check=True)
+    done = undo(host.places)
+    assert done.removed == previewed.removed and listing in done.removed and not os.path.exists(listing)
+    ((path, why),) = done.kept
+    assert path == last_refresh.note_path(listing) and path in why
+
+
+def test_the_note_beside_an_inventory_that_was_kept_goes_with_it(host):
+    assert run(host, "refresh", "--no-claims") == 0
+    listing, note = host.places.inventory, last_refresh.note_path(host.places.inventory)
+    with open(listing, "rb") as file:
+        ours = file.read()
+    with open(listing, "wb") as file:
+        file.write(b"theirs")
+    assert [path for path, _why in undo(host.places).kept] == [listing]
+    with open(note, "w", encoding="utf-8"), open(listing, "wb") as file:  # a refresh that ran meanwhile
+        file.write(ours)
+    assert undo(host.places).kept == () and not os.path.exists(note)
+
+
 @pytest.mark.parametrize("text", ["", "x", "[]", '{"finished": "x"}', '{"finished": 1, "seconds": 1}'])
 def test_a_damaged_note_is_none(tmp_path, text):
     listing = str(tmp_path / "inventory.json")

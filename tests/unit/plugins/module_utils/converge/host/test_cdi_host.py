@@ -20,6 +20,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as main_
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import plugins
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.last_refresh import (
+    LastRefresh,
+    note_path,
+    note_refresh,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import converge_unit, units
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
@@ -129,12 +134,13 @@ def test_another_device_list_leaves_nothing_of_the_old_one(
     answer(**wanted)
     old = Path(settings_in(prefix.parent)["device_list"])
     assert old.exists() and list(old.with_suffix(".d").iterdir())
+    note_refresh(str(old), LastRefresh(1, 1.0, True, 0))
     new = {**wanted, "device_list": str(tmp_path / "run/list.json")}
     previewed, _warnings = answer(["specs", "plugins"], check=True, **new)
     assert changed(previewed) == ["release", "specs", "plugins"]
     done, _warnings = answer(["specs", "plugins"], **new)
     assert done["parts"] == previewed["parts"] and done["diff"] == previewed["diff"]
-    assert not old.exists() and not old.with_suffix(".d").exists()
+    assert not old.exists() and not old.with_suffix(".d").exists() and not Path(note_path(str(old))).exists()
     assert len(json.loads((tmp_path / "run/list.json").read_text())["devices"]) == 4
     assert len(list((tmp_path / "run/list.d").iterdir())) == 1
     assert not changed(answer(**new)[0]) and changed(answer(**wanted)[0]) == ["release", "specs", "plugins"]
