@@ -70,6 +70,7 @@ class NodeAccess(NamedTuple):
         -1
     )  # what the user's entry gave before the claim (rights of system/access_list.py); -1: there was none
     given: bool = True  # False: was taken back, and a process may still have the node open
+    boot_id: str = ""  # of the boot in which it was planned
 
 
 class ClaimRecord(NamedTuple):
@@ -173,7 +174,7 @@ def parse_claim(content: bytes, path: str) -> ClaimRecord:
             for part in document["parts"]
         )
         access = tuple(
-            NodeAccess(_record(Node, one["node"]), one["before"], one["given"]) for one in document.get("access", ())
+            _record(NodeAccess, {**one, "node": _record(Node, one["node"])}) for one in document.get("access", ())
         )
         fields = {**document, "wanted": wanted, "parts": parts, "access": access}
         claim: ClaimRecord = _record(ClaimRecord, fields)

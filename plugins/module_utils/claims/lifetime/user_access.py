@@ -22,10 +22,12 @@ from contextlib import contextmanager, suppress
 from typing import Optional
 
 from ... import documents
+from ...allocation.ledger import filesystem
 from ...directories import FLAGS
 from ...layout import Layout
 from ...records import CdiError, Node
 from ...system import access_list, device_nodes
+from ..ended import this_boot
 from ..record import ClaimRecord, NodeAccess
 from ..store import DIRECTORY, read_claims, write_claim
 from .users import locked
@@ -34,6 +36,7 @@ GIVEN = access_list.READ | access_list.WRITE
 OTHERS = 0o006  # of a mode: who may read and write a node as any user needs no entry
 TRY = 'test -r "$1" || exit 1; i=1; shift; for n; do i=$((i + 1)); test -r "$n" && test -w "$n" || exit $i; done'
 TRYING = 30.0  # seconds
+ANEW = filesystem.VOLATILE | {"devtmpfs"}  # types of file systems whose nodes a reboot makes anew
 
 
 def user_id(name: str) -> int:
@@ -59,13 +62,18 @@ def plan_access(places: Layout, claim: ClaimRecord) -> ClaimRecord:
             f"user {claim.wanted.for_user} has another user id than the claim; found {user_id(claim.wanted.for_user)}, "
             f"expected {claim.uid}"
         )
-    known = {one.node: one for holder in (claim, *companions(places, claim)) for one in holder.access if one.given}
-    found = []
+    known = {
+        one.node: one
+        for holder in (claim, *companions(places, claim))
+        for one in holder.access
+        if _in_force(places, one)
+    }
+    found, boot_id = [], this_boot(places)
     for node in claim.nodes:
         with opened(places, node) as handle:
             wanted = _looked(handle, node, claim)
         if wanted:
-            found.append(known.get(node, wanted))
+            found.append(known.get(node, wanted._replace(boot_id=boot_id)))
     return claim._replace(access=tuple(found))
 
 
@@ -86,14 +94,15 @@ def take_back(places: Layout, claim: ClaimRecord) -> ClaimRecord:
     """Take back the access that the claim gave, and note that in its record; return that. Raises CdiError.
 
     Another claim of the same user may have the same node (/dev/nvidiactl): the last one takes the entry back. A node
-    that is gone, or is another device now, has taken the entry with it.
+    that is gone, or is another device now, has taken the entry with it, and so has a reboot: an entry that a node of
+    this boot has is of others (logind).
     """
     if not any(one.given for one in claim.access):
         return claim
     with locked(os.path.join(places.state_dir, DIRECTORY)):
-        shared = {one.node for holder in companions(places, claim) for one in holder.access if one.given}
+        shared = {one.node for holder in companions(places, claim) for one in holder.access if _in_force(places, one)}
         for one in claim.access:
-            if not one.given or one.node in shared or _other_device(places, one.node):
+            if not _in_force(places, one) or one.node in shared or _other_device(places, one.node):
                 continue
             with opened(places, one.node) as handle:
                 entries = access_list.read_access(handle)
@@ -176,6 +185,13 @@ def _looked(handle: int, node: Node, claim: ClaimRecord) -> Optional[NodeAccess]
     before = access_list.effective_rights(entries, claim.uid)
     access_list.with_user(entries, claim.uid, GIVEN | before)
     return NodeAccess(node, -1 if access_list.user_rights(entries, claim.uid) is None else before)
+
+
+def _in_force(places: Layout, one: NodeAccess) -> bool:
+    """Tell if the access that was given can still be there."""
+    if not one.given or one.boot_id in ("", this_boot(places)):
+        return one.given
+    return filesystem.type_of(places.root.rstrip("/") + one.node.path) not in ANEW
 
 
 def _other_device(places: Layout, node: Node) -> bool:

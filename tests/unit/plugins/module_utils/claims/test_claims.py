@@ -51,7 +51,7 @@ class TestForAUser:
     def test_after_a_reboot_a_fault_and_an_unfinished_undo(self, claims, entry, monkeypatch):
         monkeypatch.setattr(user_access, "check_access", lambda *_given: None)  # can't enter pytest's directory
         made = claims.add("one", "zero:1", for_user="daemon")
-        assert made.claim.access == (NodeAccess(self.NULL),) and entry() and claims.check() == []
+        assert made.claim.access == (NodeAccess(self.NULL, boot_id=BOOT),) and entry() and claims.check() == []
         Path(spec_path(claims.places, "one")).chmod(0o644)
         assert "its access list is not the claim's" in claims.check()[0][1]
         claims.reboot()

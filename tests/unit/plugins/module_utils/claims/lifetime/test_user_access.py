@@ -18,8 +18,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import user_access
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimPart as Part
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, NodeAccess, WantedClaim
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.system import access_list
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT
 
 from .user_nodes import UID, USER, Nodes
 
@@ -54,7 +56,7 @@ def test_a_killed_claim_is_taken_back_by_its_record(nodes):
 def test_the_last_of_a_users_claims_takes_a_shared_node_back(nodes):
     control = nodes.make("control", 3)
     first, second = nodes.claim("first", control), nodes.claim("second", control)
-    assert first.access == second.access == (NodeAccess(control),)
+    assert first.access == second.access == (NodeAccess(control, boot_id=inventory.boot_id()),)
     for claim, rights in ((first, 6), (second, 0)):
         user_access.take_back(nodes.places, claim)
         assert nodes.rights(control) == rights
@@ -67,10 +69,55 @@ def test_an_entry_of_others_gives_afterwards_what_it_gave_before(nodes, entries)
     gpu = nodes.make("gpu0", 3)
     subprocess.run(["setfacl", "-m", entries, str(nodes.root) + gpu.path], check=True)
     claim = nodes.claim("job", gpu)
-    assert claim.access == (NodeAccess(gpu, access_list.READ),)
+    assert claim.access == (NodeAccess(gpu, access_list.READ, boot_id=inventory.boot_id()),)
     assert nodes.rights(gpu) == 6
     user_access.take_back(nodes.places, claim)
     assert nodes.rights(gpu) == access_list.READ
+
+
+def reboot(nodes, monkeypatch, kept, *entries):
+    """Make all nodes anew, with these entries; `kept`: on a file system that outlives the boot, where they stay."""
+    (nodes.root / "proc/sys/kernel/random").mkdir(parents=True)
+    (nodes.root / BOOT[1:]).write_text("boot-2\n")
+    monkeypatch.setattr(user_access.filesystem, "type_of", lambda _path: "ext4" if kept else "devtmpfs")
+    for path in () if kept else (nodes.root / "dev").iterdir():
+        os.removexattr(path, directories.ACCESS_LIST)
+        os.chmod(path, 0o600)
+        subprocess.run(["setfacl", "-m", ",".join(entries), path], check=True)
+
+
+@pytest.mark.counterpart("acl")
+def test_after_a_reboot_an_entry_is_of_others_and_stays(nodes, monkeypatch):
+    """logind lets the user in before the claim is restored, and goes on doing so after the claim."""
+    gpu = nodes.make("gpu0", 3)
+    claim = nodes.claim("job", gpu)
+    reboot(nodes, monkeypatch, False, f"u:{UID}:rw")
+    back = user_access.take_back(nodes.places, claim)
+    assert nodes.rights(gpu) == 6 and not back.access[0].given
+    again = nodes.claim("job", gpu)
+    assert again.access == (NodeAccess(gpu, 6, boot_id="boot-2"),)
+    user_access.take_back(nodes.places, again)
+    assert nodes.rights(gpu) == 6
+
+
+@pytest.mark.counterpart("acl")
+def test_a_claim_of_an_earlier_boot_tells_nothing_of_the_entries_of_this_one(nodes, monkeypatch):
+    """Else the first claim of this boot would leave the user's access, or take that of others."""
+    gpu = nodes.make("gpu0", 3)
+    nodes.claim("old", gpu)
+    reboot(nodes, monkeypatch, False, f"u:{UID}:r")
+    new = nodes.claim("new", gpu)
+    assert new.access == (NodeAccess(gpu, access_list.READ, boot_id="boot-2"),) and nodes.rights(gpu) == 6
+    user_access.take_back(nodes.places, new)
+    assert nodes.rights(gpu) == access_list.READ
+
+
+def test_nodes_that_outlive_a_boot_are_taken_back_after_it(nodes, monkeypatch):
+    gpu = nodes.make("gpu0", 3)
+    claim = nodes.claim("job", gpu)
+    reboot(nodes, monkeypatch, True)
+    user_access.take_back(nodes.places, claim)
+    assert nodes.state(gpu) == ("0o20600", False)
 
 
 @pytest.mark.parametrize("owned", [False, True])
