@@ -10,7 +10,7 @@ from typing import Any
 
 from ...layout import Layout
 from ...release import host_release
-from ...release.needed_by import check_prefix
+from ...release.needed_by import check_prefix, host_spec_dirs
 from .. import module_diff
 from ..holders import holders
 from ..undo import undo
@@ -26,7 +26,7 @@ def remove(run: HostRun) -> PartOutcome:
     settings = run.settings
     check_prefix(settings["prefix"], settings["state_dir"])
     state_dir, listing, prefix = settings["state_dir"], settings["device_list"], settings["prefix"]
-    places = Layout(state_dir, listing, prefix=prefix, spec_dirs=tuple(run.spec_dirs))
+    places = Layout(state_dir, listing, prefix=prefix, spec_dirs=host_spec_dirs(prefix))
     done = undo(places, run.check, settings["force"])
     result = {"removed": list(done.removed), "restored": list(done.restored), "forced": list(done.forced)}
     changed = bool(done.removed or done.restored)

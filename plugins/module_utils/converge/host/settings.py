@@ -144,7 +144,7 @@ SETTINGS: dict[str, HostSetting] = {
 
 SECTION = "device_plugin"
 OF_ONE_RUN = ("force", "on_held", "install_packages")  # what a person decides for one run, not for all that follow
-OF_REMOVAL = ("prefix", "state_dir", "force", "python")  # all that counts when everything is taken back
+OF_REMOVAL = ("prefix", "state_dir", "device_list", "force", "python")  # all that counts when everything is taken back
 YES, NO = ("true", "yes", "on"), ("false", "no", "off")
 
 

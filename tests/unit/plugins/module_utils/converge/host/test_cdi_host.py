@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.device_name import spec_file
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import GRANTED, ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as main_verbs
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import plugins
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import plugins, removal
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.last_refresh import (
     LastRefresh,
@@ -406,6 +407,22 @@ def test_a_removal_ends_claims_by_force_alone(answer: Answer, prefix: Path) -> N
     shown = ended["diff"][0]["prepared"].splitlines()
     assert shown[0] == "ended: claim job" and f"removed: {prefix.parent}/cdi/test.fleet.cdi-kind1.json" in shown
     os.unlink(store.claim_path(state_dir, "job"))
+
+
+def test_a_removal_knows_the_directories_of_the_host(
+    answer: Answer, prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of devices by its variable, and the spec directories by the command of the host."""
+    answer(devices=TWO)
+    monkeypatch.setattr(removal.host_release, "answer", lambda *_arguments: ({"changed": False}, []))
+    os.makedirs(os.path.dirname(store.claim_path(str(prefix.parent / "state"), "job")), 0o700)
+    ended = prefix.parent / "cdi-claims.ended"
+    ended.write_text("")
+    stray = prefix.parent / "cdi" / spec_file("job")  # its claim has no record
+    stray.write_text("{}")
+    done, _warnings = answer(devices=TWO, state="absent", force=True)
+    assert done["problems"] == [] and str(stray) in done["removed"]
+    assert not ended.exists() and not stray.exists()
 
 
 def test_a_removal_that_can_not_end_a_claim_does_not_ask_for_force_again(answer: Answer, prefix: Path) -> None:
