@@ -77,7 +77,10 @@ def described(variable: Variable) -> list[str]:
     new = variable.texts.get("renamed_to")
     if new:
         return [f"The old name of O({new}). It works until release 0.2.0, with a deprecation warning."]
-    return list(variable.texts["description"])
+    more = (
+        [f"The default is C({variable.texts['same_as']}), where that is set."] if variable.texts.get("follows") else []
+    )
+    return [*variable.texts["description"], *more]
 
 
 def of_role(role: str) -> dict[str, Variable]:

@@ -66,8 +66,8 @@ options:
     default: false
   reuse:
     description:
-      - Take an id that ended since the last reboot. By default this is an error, because a container may still ask for
-        the former claim by its name.
+      - Allow an id whose earlier claim ended after the last reboot. By default this is an error, because a container
+        may still ask for the former claim by its name.
     type: bool
     default: false
   force:

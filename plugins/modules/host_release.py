@@ -52,9 +52,9 @@ options:
     default: /opt/cdi
   command_link:
     description:
-      - Whether C(/usr/local/bin/fleet-cdi) is a link to the command, so that it is on the PATH. By default it is as it
-        was said before, and made by the first installation. With it come links to the manual page and to the completion
-        of bash and zsh, below C(/usr/local/share).
+      - Whether C(/usr/local/bin/fleet-cdi) is a link to the command, so that it is on the PATH. Without this option an
+        existing choice stays; the first installation makes the link. With it come links to the manual page and to the
+        completion of bash and zsh, below C(/usr/local/share).
       - Only for the O(prefix) V(/opt/cdi), as one name can mean one release only. O(state=absent) removes them. Another
         file with the name of the command is refused, and stays. Files at the other places stay, too.
     type: bool
@@ -72,9 +72,9 @@ options:
     default: [discovery]
   supported_only:
     description:
-      - Refuse a distribution that this collection is not tested on, before anything is installed. Debian 12, 13 and
-        testing, Ubuntu 22.04 and 24.04, and Enterprise Linux 9 and 10 are tested (C(rhel), C(rocky), C(almalinux),
-        C(centos)). The roles set this.
+      - Refuse a distribution that this collection does not support, before anything is installed. Debian 12, 13 and
+        testing are tested. Ubuntu 22.04 and 24.04, and Enterprise Linux 9 and 10 (C(rhel), C(rocky), C(almalinux),
+        C(centos)), are supported by design, and not tested yet. The roles set this.
     type: bool
     default: false
   distributions:

@@ -50,7 +50,7 @@ def command(device: Device, name: str, spec_dirs: Sequence[str]) -> str:
     unusual = [directory for directory in spec_dirs if directory not in USUAL]
     options = "".join(f"--cdi-spec-dir {shlex.quote(directory)} " for directory in unusual)
     seen = " ".join(shlex.quote(node.container_path or node.path) for node in device.nodes)
-    alike = "podman >= 5.5" if unusual else "docker run alike"
+    alike = "podman >= 5.5" if unusual else "the same with docker run"
     return f"podman {options}run --rm --device {shlex.quote(name)} docker.io/library/busybox ls -l {seen}  # {alike}"
 
 

@@ -139,7 +139,8 @@ VERBS = {
         options={"--kind": Operand("KIND", None, "only those of this kind: vendor/class")},
     ),
     "doctor": Verb(
-        "find what keeps containers from their devices, and say what to do next; exit code 1 if there is anything", JSON
+        "find what keeps containers from their devices, and say what to do next; exit code 1 if there are findings",
+        JSON,
     ),
     "explain": Verb(
         "tell what a message means, why, and what to do: messages have an id such as FC1001 at their end",
@@ -158,7 +159,10 @@ VERBS = {
         {"--check": "say what would be done, and do nothing", **JSON},
         options={
             "--output": Operand(
-                "FILE", None, "keep this file; undo and another --output remove it, an empty one only removes it"
+                "FILE",
+                None,
+                "keep this file; `undo` removes it, and so does a run with another FILE. An empty FILE removes it and "
+                "writes none",
             ),
         },
     ),
@@ -211,7 +215,7 @@ VERBS = {
         {
             "--check": "say what would be done, and do nothing; nothing is waited for",
             "--make-nodes": "first make the control nodes that NVIDIA's driver leaves to programs",
-            "--no-claims": "restore no claims after a reboot: `claim restore` does",
+            "--no-claims": "do not restore claims; `claim restore` does that",
             "--drop": "give up devices that are gone now, without waiting or a grace period, unless they are granted",
             **JSON,
         },
@@ -240,7 +244,7 @@ VERBS = {
     ),
     "top": Verb(
         "show devices, their health, who holds them and which processes have them open, again and again; q ends it",
-        {"--once": "print it once, without control of the terminal, as is done without one", **JSON},
+        {"--once": "print one frame and end; this is the default without a terminal", **JSON},
         options={"--interval": Operand("SECONDS", None, "between two looks (2)")},
     ),
     "transform": Verb(

@@ -24,8 +24,8 @@ PACKAGES = {
     "device_plugin": {"grpc": "python3-grpcio", "google.protobuf": "python3-protobuf"},
 }
 
-# ID of os-release(5) -> VERSION_ID that the roles are tested on; "9" stands for 9.4 too, "" for a release without
-# VERSION_ID, as Debian's testing.
+# ID of os-release(5) -> VERSION_ID that the roles support. Debian is tested, the others are supported by design
+# (README.md). "9" stands for 9.4 too, "" for a release without VERSION_ID, as Debian's testing.
 SUPPORTED: dict[str, list[str]] = {
     "debian": ["12", "13", ""],
     "ubuntu": ["22.04", "24.04"],

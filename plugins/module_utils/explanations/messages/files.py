@@ -113,8 +113,8 @@ EXPLANATIONS = (
             "told."
         ),
         do=(
-            "Look at the file. If the change may go, use `force: true` (module) or `--force` (undo). If it is "
-            "wanted, move it to a file of its own."
+            "Look at the file. If the change may go, use `cdi_host_force` (role cdi_host), `force: true` (module) or "
+            "`--force` (undo). If it is wanted, move it to a file of its own."
         ),
         more="fleet-cdi doctor",
     ),

@@ -292,7 +292,7 @@ def test_command_on_a_usual_host():
     renamed = TTY._replace(nodes=(Node("/dev/tty13", "c", 4, 13, container_path="/dev/my console"),))
     assert verb.command(renamed, "fleet.cdi/tty=tty13", ("/etc/cdi", "/var/run/cdi")) == (
         "podman run --rm --device fleet.cdi/tty=tty13 docker.io/library/busybox ls -l '/dev/my console'"
-        "  # docker run alike"
+        "  # the same with docker run"
     )
 
 
