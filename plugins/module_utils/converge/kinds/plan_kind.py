@@ -151,6 +151,20 @@ def live_spec(around: HostSpecs, path: str) -> Optional[dict[str, Any]]:
     return file.spec if file else None
 
 
+def our_spec(kind: str, around: HostSpecs, manifest: Manifest) -> tuple[str, Optional[dict[str, Any]]]:
+    """Return (path, spec) of the kind as we wrote it: here, or in the directory that the settings named before.
+
+    None without such a spec, or if it was changed since. Raises CdiError if it can't be read now.
+    """
+    here = os.path.join(around.directory, names.file_name(kind))
+    others = [path for path, record in manifest.files.items() if record["kind"] == kind]
+    for path in dict.fromkeys((here, *others)):
+        spec = live_spec(around, path) if manifest.owns(path) else None
+        if spec is not None:
+            return path, spec
+    return here, None
+
+
 def plan_kind(
     wanted: WantedKind,
     seen: FoundDevices,
@@ -166,7 +180,7 @@ def plan_kind(
     """
     before = memory_of(manifest.kinds.get(wanted.kind))
     path = os.path.join(around.directory, names.file_name(wanted.kind))
-    kept, spec = _offered(wanted, seen, before, around, path, terms)
+    kept, spec = _offered(wanted, seen, before, around, manifest, path, terms)
     engines: tuple[detect.Runtime, ...] = ()
     limits: list[str] = []
     current = files.read(path)
@@ -228,6 +242,7 @@ def _offered(
     seen: FoundDevices,
     before: Optional[Memory],
     around: HostSpecs,
+    manifest: Manifest,
     path: str,
     terms: Terms,
 ) -> tuple[KeptDevices, Optional[dict[str, Any]]]:
@@ -239,7 +254,7 @@ def _offered(
         withdrawn=withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving, used_names=wanted.used_names
     )
     kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
-    live = live_spec(around, path) if kept.lost else None
+    live = (live_spec(around, path) or our_spec(wanted.kind, around, manifest)[1]) if kept.lost else None
     kept = find_replaced(kept, seen.found.devices, live, before.offered if before else {})
     return kept, _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
 

@@ -19,7 +19,6 @@ from ...records import CdiError, Device, as_document
 from ...release.needed_by import check_host
 from ...runtimes import containers, detect
 from ...safe_text import one_line
-from ...spec import names
 from .. import image, module_diff
 from ..change import Plan
 from ..holders.granted import GrantedDevices
@@ -29,7 +28,7 @@ from .converge_kinds import ConvergedKinds, FoundKinds, KindRequest, KindsLook, 
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
-from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, known, live_spec, of_each_kind, plan_kind
+from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, known, of_each_kind, our_spec, plan_kind
 
 
 class DevicesMissing(CdiError):
@@ -87,8 +86,7 @@ def converge_specs(
         def plan(wanted: WantedKind, specs: HostSpecs) -> KindPlan:
             found = seen.get(wanted.kind, FoundDevices())
             before = memory_of(manifest.kinds.get(wanted.kind))
-            path = os.path.join(around.directory, names.file_name(wanted.kind))
-            ours = live_spec(specs, path) if manifest.owns(path) else None
+            path, ours = our_spec(wanted.kind, specs, manifest)
             asked = leaving.keep_held(wanted, found, before, ours, on_held, ledger, find)
             if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
                 asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))

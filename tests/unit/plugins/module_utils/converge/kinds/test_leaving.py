@@ -138,15 +138,15 @@ class TestOtherSettings:
 
     @pytest.fixture
     def run(self, host, monkeypatch):
-        """Module spec on the host: run(entries, find, requests, on_held)."""
+        """Module spec on the host: run(entries, find, requests, on_held, spec_dir)."""
         take = snapshot.take
         monkeypatch.setattr(snapshot, "take", lambda *_root: take(str(host.tree)))
         monkeypatch.setattr(inventory, "boot_id", lambda *_root: "first")
-        places = host.places._replace(spec_dirs=(str(host.spec_path.parent),))
 
-        def run(entries, find=None, requests=None, on_held="keep"):
+        def run(entries, find=None, requests=None, on_held="keep", spec_dir="etc", content=None):
+            places = host.places._replace(spec_dirs=(str(host.root / spec_dir),))
             monkeypatch.setattr(spec_module, "GrantedDevices", lambda *_places: requests or Requests())
-            wanted = WantedKind(KIND, entries, by="test", runtimes={"podman": "5.4.0"})
+            wanted = WantedKind(KIND, entries, content, by="test", runtimes={"podman": "5.4.0"})
             return spec_module.converge_spec(wanted, places, live=False, on_held=on_held, find=find or has())
 
         return run
@@ -165,6 +165,44 @@ class TestOtherSettings:
         assert not run(ONLY_2, has(**web), requests=JOB).plan.changes
         host.held = {id_of(1)}
         assert host.refresh(grace=0).changed == ()
+
+    @pytest.mark.parametrize("users", [{"web": "0"}, {}])
+    def test_what_is_held_moves_with_the_spec_to_another_directory(self, host, run, users):
+        host.insert(1, 2)
+        run(WIDE)
+        requests = None if users else JOB
+        with pytest.raises(CdiError, match=f"{KIND}=0 is held by .*Nothing was changed"):
+            run(ONLY_2, has(**users), requests, on_held="fail", spec_dir="other")
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+        done = run(ONLY_2, has(**users), requests, spec_dir="other")
+        assert [one.names for one in done.held] == [(f"{KIND}=0",)]
+        assert not host.spec_path.exists()
+        host.spec_path = host.root / "other" / host.spec_path.name
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+        assert not run(ONLY_2, has(**users), requests, spec_dir="other").plan.changes
+
+    def test_a_kind_that_is_removed_from_a_former_directory_keeps_what_is_held_and_its_owner(self, host, run):
+        host.insert(1)
+        run(WIDE)
+        run(None, has(web="0"), spec_dir="other")
+        host.spec_path = host.root / "other" / host.spec_path.name
+        assert host.spec() == {"0": "/dev/card1"}
+
+    def test_a_missing_device_that_is_held_moves_with_the_spec(self, host, run):
+        host.insert(1, 2)
+        run(WIDE)
+        host.remove(1)
+        host.held = {id_of(1)}
+        run(WIDE, requests=JOB, spec_dir="other")
+        host.spec_path = host.root / "other" / host.spec_path.name
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+
+    def test_explicit_content_that_moves_keeps_what_a_container_has(self, host, run):
+        one, two = ({"name": name, "containerEdits": {"env": ["A=1"]}} for name in ("one", "two"))
+        run(None, content={"devices": [one, two]})
+        run(None, has(web="one"), spec_dir="other", content={"devices": [two]})
+        host.spec_path = host.root / "other" / host.spec_path.name
+        assert sorted(device["name"] for device in host.devices()) == ["one", "two"]
 
     def test_a_read_of_the_spec_that_fails_once_takes_nothing_away(self, host, run):
         host.insert(1, 2)
