@@ -104,6 +104,8 @@ options:
         were removed.
       - V(fail) refuses, with nothing changed.
       - V(drop) removes it anyway.
+      - Where our spec makes room for one of another tool (O(on_foreign_kind)), no held device can stay in it. Under
+        V(keep) a warning then names who holds one by a name that the other spec does not offer.
       - Containers of containerd and CRI-O are the kubelet's, whose devices count as granted. Those of an ordinary
         user's podman are not seen. An engine that does not answer is a warning.
     type: str

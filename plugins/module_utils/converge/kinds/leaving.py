@@ -12,7 +12,7 @@ engines, because it runs confined, and at boot before them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...records import CdiError
@@ -88,6 +88,41 @@ def keep_held(
     return KeptKind(wanted, tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
 
 
+def check_served(
+    wanted: WantedKind,
+    before: Optional[Memory],
+    live: Mapping[str, Any],
+    served: Collection[str],
+    choice: str,
+    granted: GrantedDevices,
+    find: Find,
+) -> tuple[str, ...]:
+    """Return warnings about held devices of our `live` spec, which makes room for another tool's, that offers `served`.
+
+    Ours can't stay for them: two specs of one kind hide each other. Raises CdiError if `choice` is to fail.
+    """
+    if choice == DROP:
+        return ()
+    lost = {name: nodes for name, nodes in holders.offered(live).items() if name not in served}
+    found = find(lost)
+    by: dict[str, list[str]] = {}
+    for one in found.containers:
+        for name in filter(lost.__contains__, one.devices):
+            by.setdefault(name, []).append(str(one))
+    for id_, names in (before.offered if before else {}).items():
+        for name in [f"{wanted.kind}={name}" for name in names if f"{wanted.kind}={name}" in lost]:
+            by.setdefault(name, []).extend(granted.by(id_))
+    held = [HeldDevice((name,), tuple(users)) for name, users in by.items() if users]
+    if not held:
+        return found.trouble
+    _refuse(wanted.kind, held, choice, "for a warning instead")
+    text = (
+        f"{wanted.kind}: {_named(held)}; our spec makes room all the same for one of another tool that does not offer "
+        "this name, so that a container with it can't be started again. on_foreign_kind 'replace' keeps ours"
+    )
+    return (*found.trouble, text)
+
+
 def _dropped(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str, tuple[str, ...]]:
     """Return id -> names of the offered devices that the settings drop."""
     here = {device.id for device in seen.found.devices}
@@ -132,12 +167,15 @@ def _of_content(
     return KeptKind(wanted._replace(content=content), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
 
 
-def _refuse(kind: str, held: Sequence[HeldDevice], choice: str) -> None:
+def _refuse(
+    kind: str, held: Sequence[HeldDevice], choice: str, keeps: str = "to drop each device when it is free"
+) -> None:
+    """Raise CdiError if `choice` is to fail; `keeps`: what the choice to keep is good for."""
     if choice == FAIL:
         raise CdiError(
             f"the spec of {kind}: {_named(held)}. Nothing was changed. Give the devices back (`fleet-cdi claim del` "
-            "for claims; DEL, or `fleet-cdi grants gc`) and remove the containers, or let on_held be 'keep' to drop "
-            "each device when it is free, or 'drop' to do so now."
+            f"for claims; DEL, or `fleet-cdi grants gc`) and remove the containers, or let on_held be 'keep' {keeps}, "
+            "or 'drop' to do so now."
         )
 
 

@@ -19,6 +19,7 @@ from ...records import CdiError, Device, as_document
 from ...release.needed_by import check_host
 from ...runtimes import containers, detect
 from ...safe_text import one_line
+from ...spec import codec
 from .. import image, module_diff
 from ..change import Plan
 from ..holders.granted import GrantedDevices
@@ -93,7 +94,11 @@ def converge_specs(
             kept[wanted.kind] = asked
             part = plan_kind(asked.wanted, found, specs, manifest, terms, force)
             lacking = own_hook.require(part.spec, paths.prefix, release, check)
-            return part._replace(warnings=(*asked.warnings, *lacking, *part.warnings))
+            told = (*asked.warnings, *lacking, *part.warnings)
+            served = _served(part)
+            if ours and part.spec is None and served:
+                told += leaving.check_served(wanted, before, ours, served, on_held, ledger, find)
+            return part._replace(warnings=told)
 
         of_kind = of_each_kind(around)
         requests = []
@@ -120,6 +125,13 @@ def converge_specs(
         return KindsLook(requests), outcomes
 
     return converge_kinds(look, paths.state_dir, check)
+
+
+def _served(part: KindPlan) -> set[str]:
+    """Return the qualified names that other tools' specs offer in place of ours, also those that come back now."""
+    back = [codec.read(change.after or b"", change.path).spec for change in part.plan.changes if change.back]
+    again = {f"{spec['kind']}={device['name']}" for spec in back if spec for device in spec["devices"]}
+    return again.union(*(one.names for one in part.foreign))
 
 
 def converge_spec(wanted: WantedKind, paths: Layout, *terms: Any, **more: Any) -> SpecOutcome:

@@ -82,6 +82,8 @@ EXPLANATIONS = (
             "Give the devices back (`fleet-cdi claim del` for claims; DEL, or `fleet-cdi grants gc`) and",
             "Give the devices back first, or let on_held be",
             "Remove them, or let on_held be 'keep' or 'drop'",
+            "; it stays in the spec under this name, though the settings no longer say so",
+            "for one of another tool that does not offer this name, so that a container with it can't be started again",
             "name files that do not exist: *",
         ),
         means=(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 
@@ -15,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import sp
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import FoundDevices, WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import id_of as id_of_message
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
@@ -130,6 +132,7 @@ def test_nobody_is_asked_for_a_device_that_stays():
 WIDE = {"cards": {**ENTRIES["cards"], "name_by": ["index"]}}
 ONLY_2 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/dev/card2"}}}
 NOT_1 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/dev/card[234]"}}}
+HELD = "FC1306"  # the page about held devices
 JOB = Requests(_1="request a (card/rule)")
 
 
@@ -143,10 +146,10 @@ class TestOtherSettings:
         monkeypatch.setattr(snapshot, "take", lambda *_root: take(str(host.tree)))
         monkeypatch.setattr(inventory, "boot_id", lambda *_root: "first")
 
-        def run(entries, find=None, requests=None, on_held="keep", spec_dir="etc", content=None):
+        def run(entries, find=None, requests=None, on_held="keep", spec_dir="etc", content=None, choice="use"):
             places = host.places._replace(spec_dirs=(str(host.root / spec_dir),))
             monkeypatch.setattr(spec_module, "GrantedDevices", lambda *_places: requests or Requests())
-            wanted = WantedKind(KIND, entries, content, by="test", runtimes={"podman": "5.4.0"})
+            wanted = WantedKind(KIND, entries, content, by="test", runtimes={"podman": "5.4.0"}, on_foreign_kind=choice)
             return spec_module.converge_spec(wanted, places, live=False, on_held=on_held, find=find or has())
 
         return run
@@ -176,6 +179,7 @@ class TestOtherSettings:
         assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
         done = run(ONLY_2, has(**users), requests, spec_dir="other")
         assert [one.names for one in done.held] == [(f"{KIND}=0",)]
+        assert [id_of_message(text) for text in done.warnings if "is held by" in text] == [HELD]
         assert not host.spec_path.exists()
         host.spec_path = host.root / "other" / host.spec_path.name
         assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
@@ -196,6 +200,42 @@ class TestOtherSettings:
         run(WIDE, requests=JOB, spec_dir="other")
         host.spec_path = host.root / "other" / host.spec_path.name
         assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+
+    @pytest.mark.parametrize("users", [{"web": "0"}, {}])
+    @pytest.mark.parametrize("first", ["use", "replace"])
+    def test_what_another_tool_serves_instead_of_ours_is_named_if_it_is_held(self, host, run, users, first):
+        host.insert(1, 2)
+        other = host.root / "etc/vendor.json"
+
+        def theirs(name):
+            other.write_text(json.dumps(builders.spec({name: builders.nodes("/dev/card1")}, KIND)))
+
+        if first == "replace":
+            other.parent.mkdir()
+            theirs("card0")
+        run(WIDE, choice=first)
+        if first == "use":
+            theirs("card0")
+        requests = None if users else JOB
+        who = "container web .podman, running." if users else "request a .card/rule."
+        with pytest.raises(CdiError, match=f"{KIND}=0 is held by {who}.*Nothing was changed"):
+            run(WIDE, has(**users), requests, on_held="fail")
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+        done = run(WIDE, has(**users), requests)
+        (text,) = [text for text in done.warnings if "is held by" in text]
+        assert text.startswith(f"{KIND}: {KIND}=0 is held by ") and "on_foreign_kind 'replace' keeps ours" in text
+        assert id_of_message(text) == HELD
+        assert host.spec() == {} and other.exists()
+        assert not any("is held by" in text for text in run(WIDE, has(**users), requests).warnings)
+
+    @pytest.mark.parametrize("how", [{"on_held": "drop"}, {"find": has(web="1")}])
+    def test_a_name_that_it_serves_as_well_is_not(self, host, run, how):
+        host.insert(1, 2)
+        run(WIDE)
+        devices = {"0": builders.nodes("/dev/card1"), **({"1": builders.nodes("/dev/card2")} if "find" in how else {})}
+        (host.root / "etc/vendor.json").write_text(json.dumps(builders.spec(devices, KIND)))
+        assert not any("is held by" in text for text in run(WIDE, **{"find": has(web="1"), **how}).warnings)
+        assert host.spec() == {}
 
     def test_explicit_content_that_moves_keeps_what_a_container_has(self, host, run):
         one, two = ({"name": name, "containerEdits": {"env": ["A=1"]}} for name in ("one", "two"))
