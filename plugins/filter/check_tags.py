@@ -98,10 +98,8 @@ def check_tags(chosen: Sequence[str], skipped: Sequence[str], playbook: str) -> 
     """
     others = [tag for tag in chosen if not _is_meant(tag)]
     if others:
-        Display().warning(
-            f"--tags: no task of fleet.cdi.{playbook} has the tag {', '.join(others)}. If it is not of another play, "
-            "nothing is done for it."
-        )
+        text = f"--tags: found {', '.join(others)}; expected a tag of another play: fleet.cdi.{playbook} has none of it"
+        Display().warning(with_id(text))
     found = zip(TAKEN[playbook].items(), (chosen, skipped))
     return [with_id(text) for (option, taken), tags in found if (text := _fault(option, taken, tags, playbook))]
 

@@ -53,7 +53,8 @@ class EveryProcess:
                     restless += 1  # it has ended
                     continue
                 except OSError as error:  # too many open files, no memory
-                    self.left, self.trouble = self.left + 1, error.strerror
+                    self.left += 1
+                    self.trouble = os.strerror(error.errno or 0)
                     continue
                 try:
                     restless += first or not _is_roots_now(process)

@@ -107,7 +107,8 @@ def _take_back(path: str, state_dir: str, force: bool, check: bool) -> Optional[
         manifest.take_back(path, check=True, force=force)
     else:
         with locked_manifest(state_dir) as manifest:
-            manifest.take_back(path, force=force)
+            if path in manifest.files:  # an undo may have come before the lock
+                manifest.take_back(path, force=force)
     return change
 
 

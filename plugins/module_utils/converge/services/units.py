@@ -72,7 +72,8 @@ def take_back_units(changes: Iterable[Change], state_dir: str) -> None:
     """Remove the files of these changes, or put the earlier ones back. Raises CdiError."""
     with locked_manifest(state_dir) as manifest:
         for change in changes:
-            manifest.take_back(change.path)
+            if change.path in manifest.files:  # an undo may have come before the lock
+                manifest.take_back(change.path)
 
 
 def start(run: systemd.Run, live: bool, names: Sequence[str], stale: Sequence[str] = ()) -> None:

@@ -157,7 +157,11 @@ EXPLANATIONS = (
     Explanation(
         id="FC1508",
         title="Who has devices open can't be told for sure",
-        messages=("who has devices open can't be told for sure",),
+        messages=(
+            "who has devices open can't be told for sure",
+            "it would take more than * s",
+            "new processes start faster than they can be looked at",
+        ),
         means="A warning. Some processes could not be looked at.",
         why="A device that a process without a grant has open is not granted.",
         do="Run as root on the host itself: a container sees only its own processes.",

@@ -45,8 +45,8 @@ def test_tags_that_are_taken(playbook, chosen, skipped, warnings):
 @pytest.mark.parametrize("playbook", ["provision", "remove", "upgrade"])
 def test_a_tag_may_be_of_another_play_of_a_playbook(playbook, warnings):
     assert check_tags(["web", "db"], [], playbook) == []
-    text = f"--tags: no task of fleet.cdi.{playbook} has the tag web, db. If it is not of another play, nothing is done"
-    assert warnings == [f"{text} for it."]
+    text = f"--tags: found web, db; expected a tag of another play: fleet.cdi.{playbook} has none of it [FC1101]"
+    assert warnings == [text]
 
 
 @pytest.mark.parametrize(
