@@ -154,7 +154,7 @@ restored:
   type: list
   elements: str
 forced:
-  description: Who had devices, and which files were changed since, that went by O(settings.force) alone.
+  description: Who had devices, and which files were changed since, that went by V(force) in O(settings) alone.
   returned: with O(state=absent)
   type: list
   elements: str
