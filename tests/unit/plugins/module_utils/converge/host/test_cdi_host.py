@@ -416,7 +416,7 @@ def test_a_removal_knows_the_directories_of_the_host(
     answer(devices=TWO)
     monkeypatch.setattr(removal.host_release, "answer", lambda *_arguments: ({"changed": False}, []))
     os.makedirs(os.path.dirname(store.claim_path(str(prefix.parent / "state"), "job")), 0o700)
-    ended = prefix.parent / "cdi-claims.ended"
+    ended = prefix.parent / "state/claims.ended"
     ended.write_text("")
     stray = prefix.parent / "cdi" / spec_file("job")  # its claim has no record
     stray.write_text("{}")
