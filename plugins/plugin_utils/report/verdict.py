@@ -58,6 +58,9 @@ class HostProblem(NamedTuple):
     next: str
 
 
+OPENERS, DOCTOR = "`fleet-cdi grants list --open`", "`fleet-cdi doctor`"  # which command says why a truth is unknown
+
+
 class HostVerdict(NamedTuple):
     """The verdict on one host."""
 
@@ -85,7 +88,9 @@ def _truth(answer: HostAnswer) -> Iterable[HostProblem]:
     if blank:
         lacking = sorted({word for device in blank for word in device.fields["unknown"].split()}) or ["a truth"]
         text = f"{', '.join(lacking)} of {len(blank)} of {len(answer.devices)} devices can't be told"
-        yield HostProblem(UNSURE, "unknown", text, "")
+        yield HostProblem(
+            UNSURE, "unknown", text, f"{OPENERS if lacking == ['openers'] else DOCTOR} on the host says why"
+        )
 
 
 def _drift(check: Mapping[str, Any], silent: bool) -> Iterable[HostProblem]:

@@ -102,7 +102,8 @@ def test_the_worst_counts_and_all_are_told():
 def test_what_is_not_known_is_not_well():
     report = fleet.report(0)
     report["devices"][0]["openers"] = None
-    assert judged(report).problems == (("unknown", "unknown", "openers of 1 of 8 devices can't be told", ""),)
+    why = "`fleet-cdi grants list --open` on the host says why"
+    assert judged(report).problems == (("unknown", "unknown", "openers of 1 of 8 devices can't be told", why),)
     silent = verdict.verdict_of(read_answer("gpu-1", "", {"unreachable": True}), {"unreachable": True})
     assert [one.rule for one in silent.problems] == ["no-answer"]
 
