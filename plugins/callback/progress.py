@@ -88,6 +88,7 @@ class CallbackModule(CallbackBase):
         self._started = self._said = time.monotonic()
         self._play: PlayProgress | None = None
         self._failures: list[tuple[str, str, str]] = []  # host, task, message
+        self._once: set[str] = set()  # tasks that failed for all hosts: Ansible names the host that ran them
         self._shown: dict[tuple[str, str], int] = {}  # cause -> hosts that were shown
         self._drawn = False
 
@@ -146,6 +147,7 @@ class CallbackModule(CallbackBase):
         host, found = self._answered(result)
         self._warn(found)
         if not ignore_errors:
+            self._once.update([self._task(result)] if result._task.run_once else [])
             self._failed(host, self._task(result), found, "failed")
         self._tell()
 
@@ -177,9 +179,14 @@ class CallbackModule(CallbackBase):
         colour = constants.COLOR_ERROR if lost else constants.COLOR_CHANGED if counts["changed"] else constants.COLOR_OK
         text = ", ".join([_hosts(len(sums)), *(f"{count:,} {name}" for name, count in counts.items() if count)])
         self._say(f"\n{text}, in {clock(time.monotonic() - self._started)}", colour)
-        for number, cause in enumerate(found, 1):
+        of_hosts = [cause for cause in found if cause.task not in self._once]
+        for cause in found:
+            if cause.task in self._once:
+                self._say(f"\nall hosts: {cause.text}", constants.COLOR_ERROR)
+                self._say(f"  task: {cause.task}")
+        for number, cause in enumerate(of_hosts, 1):
             self._say_cause(number, cause)
-        self._remove_limits(len(found))
+        self._remove_limits(len(of_hosts))
 
     def _say_cause(self, number: int, cause: causes.Cause) -> None:
         count = len(cause.hosts)
@@ -234,7 +241,8 @@ class CallbackModule(CallbackBase):
             count = self._shown[cause] = self._shown.get(cause, 0) + 1
             if count <= SHOWN:
                 more = "; more hosts with this cause are counted at the end" if count == SHOWN else ""
-                self._say(f"{how}: {host}: {task}: {causes.shown_text(message)}{more}", constants.COLOR_ERROR)
+                where = task if task in self._once else f"{host}: {task}"
+                self._say(f"{how}: {where}: {causes.shown_text(message)}{more}", constants.COLOR_ERROR)
 
     def _end_play(self) -> None:
         """Say what came of the play."""

@@ -98,6 +98,19 @@ def test_hosts_of_a_cause_are_written_to_a_file(command, monkeypatch, tmp_path):
     assert sorted(one.name for one in path.parent.iterdir()) == ["cause-1.limit", "cause-mine.limit"]
 
 
+def test_a_task_that_runs_once_fails_for_all_hosts_and_names_none(command, monkeypatch, tmp_path):
+    """Ansible runs it on the first host: the check of all settings named that host as the one with the mistake."""
+    (tmp_path / "causes").mkdir()
+    (tmp_path / "causes/cause-1.limit").write_text("good1\n")
+    monkeypatch.setenv("FLEET_CDI_PROGRESS_LIMITS", str(tmp_path / "causes"))
+    tasks = [{"name": "Check all", "ansible.builtin.fail": {"msg": "good2: no entry"}, "run_once": True}]
+    (tmp_path / "site.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    said = run(command)
+    assert "failed: Check all: good2: no entry" in said.splitlines() and "--limit" not in said
+    assert said.splitlines()[-3:] == ["", "all hosts: good2: no entry", "  task: Check all"]
+    assert not [*(tmp_path / "causes").iterdir()]
+
+
 @pytest.mark.parametrize("make", [lambda path, mine: path.symlink_to(mine), lambda path, _mine: os.mkfifo(path)])
 def test_what_another_user_puts_in_place_of_the_file_is_replaced(command, monkeypatch, tmp_path, make):
     """The directory may be one of another user, as below /tmp."""
