@@ -28,6 +28,7 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils.report.summary import co
 WELL, UNSURE = "well", "unknown"
 DRIFT, STALE, OCCUPIED, UNHEALTHY, PROBLEM = "drift", "stale", "occupied", "unhealthy", "problem"
 VERDICTS = (UNHEALTHY, OCCUPIED, STALE, DRIFT, PROBLEM, UNSURE, WELL)  # the first that a host has counts
+OPENERS, DOCTOR = "`fleet-cdi grants list --open`", "`fleet-cdi doctor`"  # which command says why a truth is unknown
 
 # Rules of fleet-cdi doctor and of the report -> sort of verdict. All others are a PROBLEM.
 SORTS = {
@@ -56,9 +57,6 @@ class HostProblem(NamedTuple):
     rule: str
     text: str
     next: str
-
-
-OPENERS, DOCTOR = "`fleet-cdi grants list --open`", "`fleet-cdi doctor`"  # which command says why a truth is unknown
 
 
 class HostVerdict(NamedTuple):
