@@ -105,8 +105,8 @@ def test_an_upgrade_takes_the_answers_of_the_survey_to_questions_of_other_playbo
     ("playbook", "options", "said"),
     [
         ("remove", ["--tags", "specs"], "--tags: found specs; expected no tag, because fleet.cdi.remove does all of"),
-        ("remove", ["--skip-tags", "mine"], "--skip-tags: found mine; expected no tag, because fleet.cdi.remove"),
-        ("upgrade", ["--tags", "mine"], "--tags: found mine; expected no tag, because fleet.cdi.upgrade does all of"),
+        ("remove", ["--skip-tags", "spec"], "--skip-tags: found spec; expected no tag, because fleet.cdi.remove"),
+        ("upgrade", ["--tags", "spec"], "--tags: found spec; expected no tag, because fleet.cdi.upgrade does all of"),
         ("upgrade", ["--skip-tags", "specs"], "--skip-tags: found specs; expected no tag, because fleet.cdi.upgrade"),
         ("provision", ["--tags", "spces"], "--tags: found spces; expected settings, driver, specs, runtimes"),
         ("provision", ["--skip-tags", "settings,driver"], "--skip-tags: found settings; expected driver, specs,"),
