@@ -117,12 +117,13 @@ CONTROLS = {
         "part 9: a grant made in the same millisecond as the list counted as younger than it",
         ((grants, "stamp", _milliseconds),),
         ("gc: kept",),
-        10,
+        19,
     ),
     "one token for all holds of a unit": Control(
         "the late release of a pod's hold frees that of the next pod",
         ((pod_holds, "_insert", _insert),),
         ("grant lost", "granted twice"),
+        2,
     ),
     "an epilog ends any run": Control(
         "the late epilog of a requeued job gives back the devices of its next run",
@@ -134,12 +135,13 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
+        2,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
         ((add, "_see_granted", lambda *_all: None),),
         ("tuned-",),
-        14,
+        40,
     ),
     "given back while it runs": Control(
         "a claim was given back while its container ran",
@@ -162,6 +164,7 @@ CONTROLS = {
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",
         ((add, "_may_be_claims", lambda _directories: False),),
         ("granted twice",),
+        4,
     ),
     "one path for each device": Control(
         "part 9: a device that a DRA driver's spec names by another path goes out twice",
@@ -173,6 +176,7 @@ CONTROLS = {
         "part 8: a device that someone has goes from its spec",
         ((GrantedDevices, "__call__", lambda _self, _device: False),),
         ("dropped",),
+        2,
     ),
     "an entry whose node another device has": Control(
         "found by the world: after a reboot the kept entry of a missing device gives another one",
