@@ -211,17 +211,16 @@ class TestPlace:
         ],
     )
     def test_file_systems(self, tmp_path, path, kind, durability):
-        (tmp_path / "mountinfo").write_text(
+        text = (
             "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
             "23 22 0:40 / /srv/share rw - nfs4 server:/share rw\n"
             "24 22 0:41 / /mnt/a\\040b rw - fuse.sshfs host: rw\n"
             "25 22 0:42 / /run rw - tmpfs tmpfs rw\n"
             "26 22 0:43 / /over rw - tmpfs tmpfs rw\n"
             "28 22 0:45 / /home/u/a\rb\vc\u2028d rw - fuse.mine mine rw\n"
-            "27 26 0:44 / /over rw - xfs /dev/sdb rw\n",
-            encoding="utf-8",
-            newline="",
+            "27 26 0:44 / /over rw - xfs /dev/sdb rw\n"
         )
+        (tmp_path / "mountinfo").write_bytes(text.encode())
         assert filesystem.type_of(path, str(tmp_path / "mountinfo")) == kind
         assert filesystem.durability(kind) == durability
 
