@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A line of another program's text ends at a newline, and at nothing else.
 
-`splitlines` also ends a line at a vertical tab and nine other characters. The kernel escapes only a newline in names
+`splitlines` also ends a line at a vertical tab and eight other characters. The kernel escapes only a newline in names
 that users choose, so such a name would forge a line.
 """
 
