@@ -63,10 +63,10 @@ class Root:
         return bytes(content)
 
     def table(self, path: str) -> list[list[str]]:
-        """The fields of each line of a table in /proc; empty if there is no such file. Raises OSError.
+        """Read a table in /proc and return the fields of each line; return [] if there is no such file.
 
-        Fields lie between blanks and tabs. Other characters at which Python splits may be part of a field: a mount
-        point has any name.
+        Blanks and tabs separate fields. Other characters at which Python splits may be part of a field, because a mount
+        point may have any name. Raises OSError.
         """
         try:
             text = self.read(path, TABLE).decode("utf-8", "replace")
