@@ -155,9 +155,9 @@ def causes(report: Mapping[str, Any]) -> list[tuple[str, str, str, list[str]]]:
 
 
 def failures(said: str) -> list[tuple[str, str, list[str]]]:
-    """Return (text, task, names of the hosts) for each cause at the end of a run."""
-    found = re.findall(r"^[\d,]+ hosts?: (.*)\n  task: (.*)\n  --limit (\S+)", said, re.MULTILINE)
-    return [(text, task, limit.split(",")) for text, task, limit in found]
+    """Return (text, task, names of the hosts) for each cause at the end of a run; a cause of all hosts names none."""
+    found = re.findall(r"^(?:[\d,]+|all) hosts?: (.*)\n  task: (.*)$(?:\n  --limit (\S+))?", said, re.MULTILINE)
+    return [(text, task, limit.split(",") if limit else []) for text, task, limit in found]
 
 
 def shown(found: Iterable[tuple[Any, ...]]) -> str:
