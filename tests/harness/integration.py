@@ -29,6 +29,7 @@ SLOW = (
     "test_hook_environment.py",
     "test_hook_kills.py",
     "test_kube_play.py",
+    "test_overlaps.py",
     "test_release.py",
     "test_runtime.py",
     "test_runtimes.py",

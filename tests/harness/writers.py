@@ -15,15 +15,18 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger as ledgers
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import add_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state, refresh_all
@@ -49,6 +52,7 @@ IMPORTED = (dispose,)  # before the fork: undo imports it when it runs
 
 KIND = "vendor.com/zero"
 ENTRIES = {"zero": {"profile": "rule", "kind": KIND, "match": {"subsystem": "mem"}, "name_by": ["sysname"]}}
+RUNTIMES = {"docker": "26.1.5"}  # they read the specs
 KEY = Key("zero", "fleet-cdi", "request")
 SOURCES = {"__init__.py": "", "release/__init__.py": "", "release/version.py": 'VERSION = "1.0.0"\n'}
 
@@ -70,15 +74,22 @@ def tree(top: Path) -> Tree:
 def _kind(at: Tree, content: str, entries: bool = False) -> None:
     devices = [{"name": "one", "containerEdits": {"env": [f"A={content}"]}}]
     wanted = Kind(KIND, ENTRIES if entries else None, None if entries else {"devices": devices})
-    wanted = wanted._replace(runtimes={"docker": "26.1.5"})
-    paths = _places(at)._replace(spec_dirs=(str(at.etc / "cdi"),))
-    spec_module.converge_spec(wanted, paths)
+    spec_module.converge_spec(wanted._replace(runtimes=RUNTIMES), _places(at))
+
+
+def earlier_spec(at: Tree) -> None:
+    """A spec."""
+    _kind(at, "1")
 
 
 def spec(at: Tree) -> None:
-    """A spec, then another one in its place."""
-    _kind(at, "1")
+    """Another spec in its place."""
     _kind(at, "2")
+
+
+def no_spec(at: Tree) -> None:
+    """None of the kind."""
+    spec_module.converge_spec(Kind(KIND, runtimes=RUNTIMES), _places(at))
 
 
 def specs_of_devices(at: Tree) -> None:
@@ -92,14 +103,15 @@ def refreshed(at: Tree) -> None:
 
 
 def _places(at: Tree) -> Layout:
-    return Layout(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix))
+    specs = (str(at.etc / "cdi"), str(at.run / "cdi"))
+    return Layout(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix), specs)
 
 
 def spec_of_node(at: Tree) -> None:
     """A spec of the device node that the host has."""
     devices = [{"name": "one", "containerEdits": {"deviceNodes": [{"path": str(at.run / "dev/gpu")}]}}]
-    wanted = Kind(KIND, None, {"devices": devices}, runtimes={"docker": "26.1.5"})
-    spec_module.converge_spec(wanted, _places(at)._replace(inventory="", spec_dirs=(str(at.etc / "cdi"),)))
+    wanted = Kind(KIND, None, {"devices": devices}, runtimes=RUNTIMES)
+    spec_module.converge_spec(wanted, _places(at)._replace(inventory=""))
 
 
 def links(at: Tree) -> None:
@@ -126,16 +138,12 @@ def no_executable(at: Tree) -> None:
 
 def out_of_service(at: Tree) -> None:
     """A device out of service."""
-    device_state.converge_state(device_state.WantedDeviceState("mem:zero", "broken"), _device_places(at))
+    device_state.converge_state(device_state.WantedDeviceState("mem:zero", "broken"), _places(at), clock=lambda: 0.0)
 
 
 def in_service(at: Tree) -> None:
     """The device in service again."""
-    device_state.converge_state(device_state.WantedDeviceState("mem:zero"), _device_places(at))
-
-
-def _device_places(at: Tree) -> Layout:
-    return Layout(str(at.state), str(at.run / "inventory.json"))
+    device_state.converge_state(device_state.WantedDeviceState("mem:zero"), _places(at))
 
 
 def refresh_units(at: Tree) -> None:
@@ -166,10 +174,17 @@ def reboot(at: Tree) -> None:
 
 def docker(at: Tree) -> None:
     """CDI in docker's configuration, which is there already."""
-    place = InstalledRuntime(
-        "docker", "system", "26.1.5", (26, 1, 5), "0.8.0", "dockerd", str(at.etc / "docker/daemon.json")
-    )
-    _runtime(place, WantedCdi(True), at)
+    _runtime(_docker(at), WantedCdi(True), at)
+
+
+def no_docker(at: Tree) -> None:
+    """Nothing of ours in it."""
+    _runtime(_docker(at), None, at)
+
+
+def _docker(at: Tree) -> InstalledRuntime:
+    path = str(at.etc / "docker/daemon.json")
+    return InstalledRuntime("docker", "system", "26.1.5", (26, 1, 5), "0.8.0", "dockerd", path)
 
 
 def crio(at: Tree) -> None:
@@ -178,7 +193,7 @@ def crio(at: Tree) -> None:
     _runtime(place, WantedCdi(True, ("/etc/cdi",)), at)
 
 
-def _runtime(place: InstalledRuntime, wanted: WantedCdi, at: Tree) -> None:
+def _runtime(place: InstalledRuntime, wanted: Optional[WantedCdi], at: Tree) -> None:
     by = daemon_restart.Restarter(
         lambda _command: Said(0, "", ""), lambda _unit: "", lambda _place: running.Asked(None, "", False)
     )
@@ -187,9 +202,17 @@ def _runtime(place: InstalledRuntime, wanted: WantedCdi, at: Tree) -> None:
 
 def plugin_service(at: Tree) -> None:
     """The configuration of the device plugin."""
-    device_plugin_config.write_config(
-        str(at.etc / "fleet-cdi/device-plugin.json"), b"{}\n", str(at.state), False, False
-    )
+    _plugin_config(at, b"{}\n")
+
+
+def no_plugin_service(at: Tree) -> None:
+    """None."""
+    _plugin_config(at, None)
+
+
+def _plugin_config(at: Tree, content: Optional[bytes]) -> None:
+    path = str(at.etc / "fleet-cdi/device-plugin.json")
+    device_plugin_config.write_config(path, content, str(at.state), False, False)
 
 
 def status(at: Tree) -> None:
@@ -236,15 +259,24 @@ POD = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [CONTAIN
 
 def executable_of_others(at: Tree) -> None:
     """The configuration of an executable that is not ours."""
-    (at.etc / "cdi/zero.d").mkdir(parents=True)
+    (at.etc / "cdi/zero.d").mkdir(parents=True, exist_ok=True)
     document = {"cdiVersion": "0.0.2", "name": "zero", "type": "zero", "plugin": "granting"}
     (at.etc / "cdi/zero.d/zero.conf").write_text(json.dumps(document))
 
 
 def pods(at: Tree) -> None:
     """The claims of a pod."""
-    places = _places(at)._replace(spec_dirs=(str(at.etc / "cdi"), str(at.run / "cdi")))
-    add_pods(places, Caller(Sources.programs), "boot", pod_manifest.read(POD, {}))
+    add_pods(_places(at), Caller(Sources.programs), "boot", pod_manifest.read(POD, {}))
+
+
+def claim(at: Tree) -> None:
+    """A claim."""
+    add_claim(_places(at), Caller(Sources.programs), "boot", WantedClaim("job", {"zero": 1}))
+
+
+def no_claim(at: Tree) -> None:
+    """The claim given back."""
+    delete_claim(_places(at), Caller(Sources.programs), "boot", "job")
 
 
 def undo(at: Tree) -> None:
@@ -276,13 +308,16 @@ Writer = Callable[[Tree], None]
 
 # Writer -> what has to come before it.
 WRITERS: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
-    "spec": (spec, ()),
+    "spec": (spec, (earlier_spec,)),
+    "spec goes": (no_spec, (spec,)),
     "spec of devices": (specs_of_devices, ()),
     "refresh": (refreshed, (specs_of_devices, reboot)),
     "links by number": (links, (spec_of_node,)),
     "docker": (docker, ()),
+    "docker's goes": (no_docker, (docker,)),
     "cri-o": (crio, ()),
     "device plugin's configuration": (plugin_service, ()),
+    "device plugin's configuration goes": (no_plugin_service, (plugin_service,)),
     "device plugin's start": (status, ()),
     "release": (release, ()),
     "ADD": (add, ()),
@@ -292,6 +327,8 @@ WRITERS: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "device out of service": (out_of_service, (specs_of_devices,)),
     "device in service": (in_service, (specs_of_devices, out_of_service)),
     "claims of pods": (pods, (executable_of_others,)),
+    "claim": (claim, (executable_of_others,)),
+    "claim goes": (no_claim, (executable_of_others, claim)),
     "undo": (undo, (spec, docker, crio)),
 }
 

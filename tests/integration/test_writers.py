@@ -25,7 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import install
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as those who write have it")
 # The start leaves what the next start takes away. Claims are killed in test_claim_kills.py; the next run ends them.
-WRITERS = sorted(set(writers.ALL) - {"device plugin's start", "claims of pods"})
+WRITERS = sorted(set(writers.ALL) - {"device plugin's start", "claims of pods", "claim", "claim goes"})
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 
@@ -164,16 +164,28 @@ def test_on_a_read_only_file_system_it_is_one_error_that_says_so(name, tmp_path)
 NOTED = ["var/cdi/.lock"]
 LOCKS = {
     "ADD": ["var/cdi", "var/cdi/ledger.lock"],
+    "spec": NOTED,
+    "spec goes": NOTED,
     "refresh": NOTED,
     "links by number": NOTED,
     "executable's configuration goes": NOTED,
     "device out of service": NOTED,
     "device in service": NOTED,
+    "docker's goes": NOTED,
+    "claim": ["var/cdi", "var/cdi/claims"],
+    "claim goes": ["var/cdi/claims.ended"],
     "claims of pods": ["var/cdi", "var/cdi/pods", "var/cdi/pods/.lock"],
     "device plugin's start": ["run/cdi-device-plugin", "run/cdi-device-plugin/a.lock"],
 }
 # What is freed needs no room: DEL has it reserved, and undo writes smaller files than there are.
-NEEDS_NONE = ("DEL", "undo", "undo of units", "refresh units go", "device plugin's unit alone")
+NEEDS_NONE = (
+    "DEL",
+    "undo",
+    "undo of units",
+    "refresh units go",
+    "device plugin's configuration goes",
+    "device plugin's unit alone",
+)
 
 
 @pytest.mark.parametrize("name", writers.ALL)

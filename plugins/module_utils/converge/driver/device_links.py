@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Optional
 
 from ... import directories, files
 from ...discovery import inventory
-from ...manifest import Manifest, locked_manifest, read_manifest
+from ...manifest import Manifest, locked_manifest, read_before_look
 from ...records import CdiError
 from ...spec import registry
 from ...spec.registry import Registry
@@ -117,15 +117,20 @@ def keep_links(
     Returns what changed, or with `check` would change. Raises CdiError.
     """
     boot = boot_id or inventory.boot_id()
-    found = numbered_nodes(nodes(registry.load(spec_dirs)), places)
-    changes = plan_links(found, read_manifest(state_dir), boot)
+
+    def planned(manifest: Manifest) -> tuple[LinkChange, ...]:
+        return plan_links(numbered_nodes(nodes(registry.load(spec_dirs)), places), manifest, boot)
+
+    before = read_before_look(state_dir)
+    changes = planned(before.manifest)
     if check:
         for change in changes:
             files.check_directory(os.path.dirname(change.path))
     if check or not changes:
         return changes
     with locked_manifest(state_dir) as manifest:
-        changes = plan_links(found, manifest, boot)  # again: now the lock is ours
+        if not before.still_counts(manifest):
+            changes = planned(manifest)
         known = {path: {"target": text, "boot_id": boot} for path, text in ours(manifest, boot).items()}
         wanted = {change.path: {"target": change.after, "boot_id": boot} for change in changes if change.after}
         for folder in sorted({os.path.dirname(path) for path in wanted}):
