@@ -350,7 +350,8 @@ PLACES = {refresh_unit.UNIT_DIR: "systemd", os.path.dirname(refresh_unit.RULES):
 def in_place(name: str, at: Tree) -> Iterator[None]:
     """For a writer of IN_PLACE: have directories of this host at the fixed places, and an empty /run: no systemd runs.
 
-    Only in a mount namespace of one's own (apart.py).
+    Only in a mount namespace of one's own (apart.py), and on a host without specs. With specs, undo asks podman, which
+    takes an empty /run for a reboot, and forgets which containers run on this machine.
     """
     mounted = []
     try:
