@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, Optional
 
 from ... import files
@@ -23,8 +24,10 @@ from ...discovery.snapshot import Snapshot
 from ...manifest import Manifest
 from ...protocol import pools
 from ...protocol.configurations import find
+from ...protocol.messages import Config
 from ...records import CdiError
 from ..change import Change, plan_file
+from ..plugin_configuration import wrong_chain
 
 # The end of a path of pools.pool_path.
 _POOL = re.compile(r"\.d/[A-Za-z][A-Za-z0-9]*\.[A-Za-z0-9][A-Za-z0-9_-]*\.[0-9a-f]{8}\.json\Z")
@@ -68,9 +71,17 @@ def discover_pools(
                 head = json.dumps({"args": args}, sort_keys=True)[:-1].encode("ascii")
                 documents[place] = head + b",\n" + document[1:]
         except CdiError as error:
-            failed[path] = error
+            failed[path] = _named_by_arg(first, error)
     broken = frozenset(os.path.basename(os.path.dirname(path))[: -len(".d")] for path in failed)
     return Pools(documents, tuple(f"{path}: {error}" for path, error in failed.items()), broken)
+
+
+def _named_by_arg(first: Config, error: CdiError) -> CdiError:
+    """Return the error of a discovery with the name of the wrong arg: the configuration has no devices entry."""
+    with suppress(CdiError):
+        for wrong in wrong_chain(first):
+            return CdiError(str(wrong))
+    return error
 
 
 def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, ...]:

@@ -65,6 +65,7 @@ def test_a_broken_configuration_is_named_and_hides_no_other(host, configure):
     path.unlink()
     done = host.refresh()
     assert [text.split(": ")[0] for text in done.failed] == [str(one) for one in bad]
+    assert done.failed[1].startswith(f"{bad[1]}: args.colour: ")
     assert os.path.exists(path_of(host, ARGS))  # one of the broken ones may have been it
     for one in bad:
         one.unlink()
