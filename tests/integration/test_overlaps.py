@@ -218,7 +218,7 @@ def test_an_overlap_is_as_one_after_the_other(first, top):
     overlaps = 0
     for second in sorted(second for one, second in PAIRS if one == first):
         copy = prepared(top, first, second)
-        expected = [in_turn(copy, top, first, second), in_turn(copy, top, second, first)]
+        expected = [in_turn(copy, top, *order) for order in ((first, second), (second, first))]
         for moment in count(1):
             at = fresh(copy, top)
             stopped = Run(first, at, moment)
