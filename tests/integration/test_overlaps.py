@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
+import traceback
 from itertools import count
 from pathlib import Path
 
@@ -132,6 +133,8 @@ class Run:
                 status = 0
             except CdiError:
                 status = 2
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(status)
 
@@ -154,8 +157,10 @@ class Run:
             time.sleep(0.002)
 
     def status(self):
-        """How it ended: 0, 2 with an error for people, or 3."""
-        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        """How it ended: 0, or 2 with an error for people. A traceback, which it has printed, fails the test."""
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        assert status in (0, 2), f"ended with {status}"
+        return status
 
 
 def _alike(name):
@@ -199,7 +204,7 @@ def _stop_at(moment):
 def in_turn(copy, top, first, second):
     """(the host after one and then the other, the status of each)"""
     at = fresh(copy, top)
-    statuses = {name: Run(name, at).status() for name in (first, second)}
+    statuses = sorted((name, Run(name, at).status()) for name in (first, second))
     return state(top), statuses
 
 
@@ -229,7 +234,7 @@ def test_an_overlap_is_as_one_after_the_other(first, top):
             other = Run(second, at)
             other.waits()
             stopped.goes_on()
-            statuses = {first: stopped.status(), second: other.status()}
+            statuses = sorted([(first, stopped.status()), (second, other.status())])
             found = [differences(one, (state(top), statuses)) for one in expected]
             assert not all(found), f"{second}, while {first} is at its moment {moment}: {found}"
     assert overlaps > 2

@@ -63,7 +63,7 @@ class Root:
         return bytes(content)
 
     def table(self, path: str) -> list[list[str]]:
-        """Read a table in /proc and return the fields of each line; return [] if there is no such file.
+        """Read a table in /proc. Return the fields of each line, or [] if the file does not exist.
 
         Blanks and tabs separate fields. Other characters at which Python splits may be part of a field, because a mount
         point may have any name. Raises OSError.
