@@ -27,7 +27,6 @@ from ...protocol.configurations import find
 from ...protocol.messages import Config
 from ...records import CdiError
 from ..change import Change, plan_file
-from ..plugin_configuration import wrong_chain
 
 # The end of a path of pools.pool_path.
 _POOL = re.compile(r"\.d/[A-Za-z][A-Za-z0-9]*\.[A-Za-z0-9][A-Za-z0-9_-]*\.[0-9a-f]{8}\.json\Z")
@@ -78,6 +77,8 @@ def discover_pools(
 
 def _named_by_arg(first: Config, error: CdiError) -> CdiError:
     """Return the error of a discovery with the name of the wrong arg: the configuration has no devices entry."""
+    from ..plugin_configuration import wrong_chain  # for a rare error, and each refresh would pay for the import
+
     with suppress(CdiError):
         for wrong in wrong_chain(first):
             return CdiError(str(wrong))
