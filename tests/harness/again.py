@@ -49,6 +49,11 @@ def main(times: int, loops: int, names: list[str]) -> int:
                 print(f"===== {name}, run {number} of {times} =====", flush=True)
                 result = parts.run({name: parts.PARTS[name]})[name]
                 minutes.append(round(result.seconds / 60, 1))
+                # At once: a row that is ended early shows what it had.
+                print(
+                    json.dumps({"part": name, "run": number, "status": result.status, "minutes": minutes[-1]}),
+                    flush=True,
+                )
                 if result.status:
                     lines = result.said.splitlines()
                     found = {match[match.lastindex or 0] for line in lines if (match := FAILED.match(line))}
