@@ -108,14 +108,18 @@ class Operator:
         """Parse the list of valid requests in `text`. Raises CdiError if it lacks a stamp of this boot."""
         return parse(text, self.boot_id, self.ledger.now())
 
-    def collect(self, valid: ValidRequests, force: bool, complete: bool) -> Collected:
-        """Tear down and free grants that are older than `valid` and not in it, but those of claims. Raises CdiError."""
+    def collect(self, valid: ValidRequests, force: bool, complete: bool, check: bool = False) -> Collected:
+        """Tear down and free grants that are older than `valid` and not in it, but those of claims.
+
+        With `check`, only tell which. Raises CdiError.
+        """
         return collect.gc(
             self.ledger,
             valid.requests,
             valid.as_of,
             force=force,
             complete=complete,
+            check=check,
             teardown=self._tear_down,
             claimed=claimed_requests(self.host.state_dir),  # a claim that comes later is newer than the list
         )

@@ -14,7 +14,7 @@ from ..records import CdiError
 from ..release.needed_by import check_host
 from .add_claim import add_claim, check_wanted, same_claim
 from .calls import Caller
-from .delete_claim import delete_claim, refuse_used
+from .delete_claim import can_delete, delete_claim
 from .ended import this_boot
 from .record import ASKED, ClaimRecord, WantedClaim, parse_amounts
 from .store import read_claim
@@ -34,9 +34,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         if not check:
             changed = delete_claim(places, caller, boot_id, id_, force=options["force"])
         else:
-            changed = before is not None
-            if before and not options["force"]:
-                refuse_used(places, before)
+            changed = can_delete(places, id_, force=options["force"])
         return _result(id_, changed, before, None), warnings
     wanted = _wanted(options)
     if not check:

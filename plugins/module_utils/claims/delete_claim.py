@@ -47,6 +47,19 @@ def delete_claim(places: Layout, caller: Caller, boot_id: str, id_: str, token: 
         return True
 
 
+def can_delete(places: Layout, id_: str, token: str = "", force: bool = False) -> bool:
+    """Tell if `delete_claim` would give something back. Changes nothing, and waits for nobody.
+
+    Raises CdiError for a claim in use, unless `force` is set, and for a damaged one.
+    """
+    claim = read_claim(places.state_dir, id_)
+    if claim is None or (token and token != claim.token):
+        return False
+    if not force:
+        refuse_used(places, claim)
+    return True
+
+
 def refuse_used(places: Layout, claim: ClaimRecord) -> None:
     """Raise CdiError if a process of the claim's user has a node open, or if a container or command has the claim."""
     used = _open_nodes(places, claim)

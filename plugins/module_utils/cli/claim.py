@@ -85,16 +85,20 @@ def _exec(asked: _Asked) -> int:
 
 
 def _del(asked: _Asked) -> int:
-    from ..claims.delete_claim import delete_claim
+    from ..claims.delete_claim import can_delete, delete_claim
 
     given = asked.arguments
     if len(given.what) != 1:
         raise CdiError(f"claim del: found {len(given.what)} operands; expected the id of a claim")
-    done = delete_claim(asked.paths, asked.caller, asked.boot_id, given.what[0], given.token or "", given.force)
+    which = (given.what[0], given.token or "", given.force)
+    if given.check:
+        done = can_delete(asked.paths, *which)
+    else:
+        done = delete_claim(asked.paths, asked.caller, asked.boot_id, *which)
     if given.json:
         say_document({"id": given.what[0], "changed": done})
     else:
-        say(f"given back: {given.what[0]}" if done else "Nothing to give back.")
+        say(f"{_would(given)}given back: {given.what[0]}" if done else "Nothing to give back.")
     return 0
 
 
@@ -139,9 +143,9 @@ def _gc(asked: _Asked) -> int:
     from ..claims.lifetime.collect_claims import collect_claims
 
     idle_for = seconds("--idle-for", asked.arguments.idle_for, 0.0)
-    done = collect_claims(asked.paths, asked.caller, asked.boot_id, idle_for)
+    done = collect_claims(asked.paths, asked.caller, asked.boot_id, idle_for, check=asked.arguments.check)
     lines = [*(f"given back: {id_}" for id_ in done.freed), *(f"removed: {path}" for path in done.removed)]
-    return _told(asked, done, lines)
+    return _told(asked, done, [_would(asked.arguments) + line for line in lines])
 
 
 def _restore(asked: _Asked) -> int:
@@ -149,6 +153,10 @@ def _restore(asked: _Asked) -> int:
 
     done = restore_claims(asked.paths, asked.caller, asked.boot_id)
     return _told(asked, done, [f"restored: {id_}" for id_ in done.restored])
+
+
+def _would(arguments: Any) -> str:
+    return "would be " if arguments.check else ""
 
 
 def _told(asked: _Asked, done: Any, lines: list[str]) -> int:

@@ -111,14 +111,15 @@ def _opened(operator: Operator, arguments: Any, grants: Iterable[Any]) -> tuple[
 def _gc(operator: Operator, arguments: Any) -> int:
     """Free what no request in the file `what` holds; return 1 if something could not be freed."""
     path, valid = _valid_requests(operator, arguments)
-    done = operator.collect(valid, arguments.force, arguments.complete)
+    done = operator.collect(valid, arguments.force, arguments.complete, check=arguments.check)
     if done.refused:
         raise CdiError(f"{operand.called(path)}: {done.refused} (--force)")
     if arguments.json:
         say_document(as_document(done))
     else:
+        would = "would be " if arguments.check else ""
         for grant in done.freed:
-            say(f"freed: request {grant.key.request_id}: {', '.join(hold.device for hold in grant.holds)}")
+            say(f"{would}freed: request {grant.key.request_id}: {', '.join(hold.device for hold in grant.holds)}")
         for key in done.young:
             say(f"kept: request {key.request_id} is younger than the list")
         for request_id in done.lost:

@@ -73,6 +73,7 @@ VERBS = {
             "--keep": "add: only del gives it back, also if its containers are gone",
             "--reuse": "add, exec: the id ended in this boot, and is meant again",
             "--force": "del, pod del: also if a container that was started with the claim still runs",
+            "--check": "del, gc: say what would be given back, and do nothing",
             **JSON,
         },
         {
@@ -176,6 +177,7 @@ VERBS = {
         {
             "--open": "list: also which devices processes have open, held or not",
             "--force": "gc: take an empty list to mean that nothing is valid",
+            "--check": "gc: say what would be freed, and do nothing",
             "--complete": "gc: the list has the requests of all callers, so a damaged store may grant again",
             "--any": "give: take the kind from its owners; then it belongs to the owner that holds devices of it",
             **JSON,

@@ -34,6 +34,7 @@ def gc(
     *,
     complete: bool = False,
     force: bool = False,
+    check: bool = False,
     teardown: Optional[Callable[[Grant], None]] = None,
     claimed: Set[str] = frozenset(),
 ) -> Collected:
@@ -44,7 +45,7 @@ def gc(
     time of the list, in seconds of `ledger.now()`. Grants that the kubelet's device plugin keeps are never freed: only
     the plugin knows which containers and claims exist. Nor are those of the request-ids `claimed`: their claims would
     stay granted, and `fleet-cdi claim del` ends them. `complete` says that the list has the requests of all callers:
-    if none of them is lost, a rebuilt store takes new grants again.
+    if none of them is lost, a rebuilt store takes new grants again. `check` only tells which grants would be freed.
 
     `teardown` is called for each grant before it is freed, with its devices withheld. If it raises, they stay withheld
     and GC goes on. Raises Unusable if the ledger can't be read; later failures are in `errors`.
@@ -58,6 +59,8 @@ def gc(
     stale, young = _invalid(held, listed, ledger.boot_id, as_of)
     known = {request for grant in every for request in _requests(grant.key)}
     lost = sorted({request_id for _configuration, request_id in listed - known})
+    if check:
+        return Collected(tuple(stale), tuple(grant.key for grant in young), lost=tuple(lost))
     freed, errors = [], []
     for grant in stale:
         try:

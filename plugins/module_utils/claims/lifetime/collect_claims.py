@@ -22,13 +22,13 @@ from ...runtimes.containers import ListedContainers, list_containers
 from ...spec.names import transient_id
 from ..calls import Caller
 from ..check_claims import orphans
-from ..delete_claim import undo_claim
+from ..delete_claim import refuse_used, undo_claim
 from ..device_name import KIND, claim_id
 from ..ended import note_ended
 from ..pods.pod_record import read_pods
 from ..record import ASKED, GRANTED, ClaimRecord
 from ..store import alone, claim_path, read_claim, read_claims, write_claim
-from .unused_since import note_unused
+from .unused_since import unused_for
 from .users import end_use, read_users, use_ended
 
 
@@ -47,19 +47,23 @@ def collect_claims(
     idle_for: float = 0.0,
     listed: Callable[[], ListedContainers] = list_containers,
     now: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+    *,
+    check: bool = False,
 ) -> CollectedClaims:
     """Free all claims that are over.
 
     A claim without `release_on_stop` is over when its containers are gone for `idle_for` seconds: a job may run one
-    container after another. `listed` asks the engines. Raises CdiError if the claims can't be listed.
+    one container after another. With `check`, only tell which are. `listed` asks the engines.
+
+    Raises CdiError if the claims can't be listed.
     """
     stored = read_claims(places.state_dir)
     gone, kept = _gone(places, boot_id, stored.claims, listed)
     if idle_for > 0:
-        gone = _long_gone(places, boot_id, stored.claims, gone, idle_for, now())
+        gone = _long_gone(places, boot_id, stored.claims, gone, idle_for, now(), check)
     over = [claim for claim in stored.claims if claim.state == ASKED or claim.id in gone]
-    freed, failed = _free(places, caller, boot_id, over, gone)
-    removed, left = remove_orphans(places, caller)
+    freed, failed = _unused(places, over) if check else _free(places, caller, boot_id, over, gone)
+    removed, left = (list(orphans(places)), {}) if check else remove_orphans(places, caller)
     failed = [*stored.errors.values(), *kept, *failed, *left.values()]
     return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
 
@@ -105,6 +109,18 @@ def _free(
     return freed, failed
 
 
+def _unused(places: Layout, over: Sequence[ClaimRecord]) -> tuple[list[str], list[str]]:
+    """Return the ids of the claims that nobody uses, and why others can't be freed. Changes nothing."""
+    unused, failed = [], []
+    for claim in over:
+        try:
+            refuse_used(places, claim)
+            unused.append(claim.id)
+        except CdiError as error:
+            failed.append(str(error))
+    return unused, failed
+
+
 def _gone(
     places: Layout, boot_id: str, claims: Sequence[ClaimRecord], listed: Callable[[], ListedContainers]
 ) -> tuple[dict[str, set[str]], list[str]]:
@@ -143,9 +159,11 @@ def _long_gone(
     gone: Mapping[str, set[str]],
     idle_for: float,
     now: float,
+    check: bool,
 ) -> dict[str, set[str]]:
     """Return those of the claims `gone` that are over at once, or whose containers are gone for `idle_for` seconds."""
     waiting = {claim.token: claim.id for claim in claims if claim.id in gone and not _at_once(places, claim)}
-    since = note_unused(places.unused_claims, boot_id, {token: gone[id_] for token, id_ in waiting.items()}, now)
+    unused = {token: gone[id_] for token, id_ in waiting.items()}
+    since = unused_for(places.unused_claims, boot_id, unused, now, note=not check)
     young = {id_ for token, id_ in waiting.items() if since[token] < idle_for}
     return {id_: containers for id_, containers in gone.items() if id_ not in young}

@@ -21,18 +21,20 @@ from ...records import CdiError
 LARGEST = 64 << 20  # bytes: some hundred thousand claims
 
 
-def note_unused(path: str, boot_id: str, unused: Mapping[str, Collection[str]], now: float) -> dict[str, float]:
+def unused_for(
+    path: str, boot_id: str, unused: Mapping[str, Collection[str]], now: float, note: bool = True
+) -> dict[str, float]:
     """Return for each unused claim (token -> its containers) the seconds since the first look that found it so.
 
-    A claim that had another container meanwhile begins again, and each claim in another boot. Notes the look in the
-    file `path`; a damaged file counts as none. `now`: seconds since the boot. Raises CdiError if the file can't be
-    written.
+    A claim that had another container meanwhile begins again, and each claim in another boot. The file `path` has
+    the last look; a damaged file counts as none. This look is noted there if `note` is set. `now`: seconds since the
+    boot. Raises CdiError if the file can't be written.
     """
     before = _read(path)
     noted = {
         token: _noted(before.get(token), [boot_id, *sorted(containers)], now) for token, containers in unused.items()
     }
-    if noted != before:
+    if note and noted != before:
         files.replace(path, json.dumps(noted, sort_keys=True).encode("ascii"), 0o600)
     return {token: now - since for token, (since, _containers) in noted.items()}
 

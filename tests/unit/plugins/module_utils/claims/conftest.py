@@ -112,10 +112,10 @@ class Claims:
     def check(self, boot=BOOT):
         return [(fault.id, fault.fault, fault.advice) for fault in check_claims(self.places, boot).faults]
 
-    def collect(self, *ids, trouble=(), boot=BOOT, idle_for=0.0, now=0.0):
+    def collect(self, *ids, trouble=(), boot=BOOT, idle_for=0.0, now=0.0, check=False):
         """Collect garbage while engines have the containers `ids`."""
         listed = ListedContainers(frozenset(ids), trouble)
-        return collect_claims(self.places, self.caller, boot, idle_for, lambda: listed, lambda: now)
+        return collect_claims(self.places, self.caller, boot, idle_for, lambda: listed, lambda: now, check=check)
 
     def restore(self):
         return restore_claims(self.places, self.caller, "boot-2")
@@ -128,6 +128,11 @@ class Claims:
     def held(self):
         """What the foreign plugin holds, and whether both GPUs are free."""
         return self.how.with_suffix(".held").read_text().split(), self.free()
+
+    def files(self):
+        """Every file of claims, of executables and of specs, with its content: what a look may not change."""
+        found = [path for one in (self.places.state_dir, *self.places.spec_dirs) for path in Path(one).rglob("*")]
+        return {path: path.read_bytes() for path in [*found, self.how.with_suffix(".held")] if path.is_file()}
 
     def free(self):
         status, _reply = self.host.ask("ADD", config(), "gpu:2", "probe")

@@ -72,6 +72,26 @@ def test_from_add_to_del(claim):
     assert claim("add", "job-42", "tty:2", "--reuse")[0] == 0
 
 
+def test_check_tells_what_del_and_gc_would_give_back(claim, tmp_path):
+    claim("add", "job-42", "tty:1")
+    for path in (tmp_path / "state/claims").glob("*.users"):
+        (path / "c").write_text(process_mark(os.getpid()))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    status, out, err = claim("del", "job-42", "--check")
+    assert (status, out) == (2, "") and "still run: c. Stop them first" in err
+    assert claim("del", "job-42", "--check", "--force") == (0, "would be given back: job-42\n", "")
+    assert claim("del", "other", "--check") == (0, "Nothing to give back.\n", "")
+    assert claim("del", "job-42", "--check", "--token", "another") == (0, "Nothing to give back.\n", "")
+    assert json.loads(claim("del", "job-42", "--check", "--force", "--json")[1]) == {"id": "job-42", "changed": True}
+    assert claim("gc", "--check") == (0, "Nothing to do.\n", "")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    (tmp_path / "cdi/fleet.cdi-claim_lost.json").write_bytes(
+        (tmp_path / "cdi/fleet.cdi-claim_job-42.json").read_bytes()
+    )
+    assert claim("gc", "--check")[1] == f"would be removed: {tmp_path}/cdi/fleet.cdi-claim_lost.json\n"
+    assert claim("gc")[1] == f"removed: {tmp_path}/cdi/fleet.cdi-claim_lost.json\n"
+
+
 def test_a_list_that_lacks_a_claim_does_not_free_its_devices(claim, tmp_path):
     claim("add", "job-42", "tty:2")
     stamp, *_rows = claim("list", verb="grants")[1].splitlines()

@@ -169,6 +169,8 @@ class TestGc:
         for name in ("a", "b"):
             host.add(host.conf, "tty:1", name)
         path = listed(host, tmp_path / "valid", "# those of today", "tty/generic-tty b")
+        assert host.fleet_cdi("gc", path, "--check")[:2] == (0, "would be freed: request a: tty:tty13\n")
+        assert held(host) == ["a", "b"]
         assert host.fleet_cdi("gc", path)[:2] == (0, "freed: request a: tty:tty13\n")
         assert held(host) == ["b"]
 
@@ -242,7 +244,11 @@ class TestGc:
     def test_a_teardown_that_fails_withholds_the_device_until_it_is_released(self, host, tmp_path):
         conf = host.configure({**host.conf, "args": {"teardown": ["/bin/false"]}})
         host.add(conf, "tty:1", "a")
-        status, _out, err = host.fleet_cdi("gc", listed(host, tmp_path / "valid", "other"))
+        path = listed(host, tmp_path / "valid", "other")
+        status, out, _err = host.fleet_cdi("gc", path, "--check")
+        assert (status, out.splitlines()[0]) == (0, "would be freed: request a: tty:tty13")
+        assert "withheld" not in host.fleet_cdi("list")[1]
+        status, _out, err = host.fleet_cdi("gc", path)
         assert status == 1
         assert "/bin/false: failed" in err
         assert "withheld" in host.fleet_cdi("list")[1]

@@ -37,6 +37,8 @@ def fleet_cdi(tmp_path, capsys):
         ("claim add k tty:1 --idle-for 5", "claim add: found --idle-for; expected it with gc alone"),
         ("claim add k tty:1 --token x", "claim add: found --token; expected it with del alone"),
         ("claim del j --keep", "claim del: found --keep; expected it with add alone"),
+        ("claim add k tty:1 --check", "claim add: found --check; expected it with del or gc alone"),
+        ("grants list --check", "grants list: found --check; expected it with gc alone"),
         ("claim restore --target podman", "claim restore: found --target; expected it with pod alone"),
         ("grants list --force", "grants list: found --force; expected it with gc alone"),
         ("grants gc x --open", "grants gc: found --open; expected it with list alone"),

@@ -47,6 +47,27 @@ class TestCollect:
         assert [claim.id for claim in store.read_claims(claims.places.state_dir).claims] == ["kept"]
         assert claims.how.with_suffix(".held").read_text() == ""
 
+    def test_check_tells_the_same_and_changes_nothing(self, claims):
+        for id_ in ("half", "run", "over", "young"):
+            claim, _changed = claims.add(id_, "zero:1", release_on_stop=id_ == "over")
+            mark = process_mark(os.getpid()) if id_ == "run" else ""
+            Path(users_path(claims.places.state_dir, claim), "a").write_text(mark)
+        for id_ in ("half", "run"):
+            claims.change(id_, state=ASKED)
+        lost = Path(spec_path(claims.places, "lost"))
+        lost.write_text(json.dumps(claims.spec("half")))
+        before = claims.files()
+        told = claims.collect(idle_for=10, now=5, check=True)
+        assert claims.files() == before
+        assert (told.freed, told.removed) == (("half", "over"), (str(lost),))
+        assert len(told.failed) == 1 and "claim run: containers or commands that use it still run: a" in told.failed[0]
+        done = claims.collect(idle_for=10, now=5)
+        assert (done.freed, done.removed) == (told.freed, told.removed)
+        assert len(done.failed) == 1 and "still run: a" in done.failed[0]
+        claims.collect(idle_for=10, now=14, check=True)  # neither begins the time of `young` nor ends it
+        assert claims.collect(idle_for=10, now=15, check=True).freed == ("young",)
+        assert claims.collect(idle_for=10, now=15).freed == ("young",)
+
     def test_an_add_that_outlives_its_killed_caller_is_undone(self, claims):
         """The executable that a killed claim called may still run: gc waits for its end, then takes the claim back."""
         claims.behave("slow")
