@@ -20,6 +20,9 @@ from contextlib import suppress
 # Where fleet.cdi and its demo write unless the settings say otherwise; /run/cdi is /var/run/cdi.
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/opt/cdi", "/var/lib/cdi", "/etc/fleet-cdi", "/var/lib/fleet-cdi")
 
+# Where tests have the list of devices: its usual place, /run/cdi-inventory.json, is in a directory of the host.
+DEVICE_LIST = "/var/lib/cdi/run/inventory.json"
+
 # Held shared by all who are apart, so that none removes a directory under another one's mount. It lists what was made.
 LOCK = "/run/fleet-cdi-tests.lock"
 

@@ -25,7 +25,8 @@ SHARED = {
     "/etc": ("cdi", "docker", "fleet-cdi", "modules-load.d", "systemd", "udev"),
     "/opt": ("cdi",),
     "/proc": (),
-    "/var/lib": ("cdi",),
+    # podman takes the empty /run of a host for a reboot, and then forgets the running containers of its storage.
+    "/var/lib": ("cdi", "containers", "docker"),
 }
 MACHINE = "machine"  # in the directory of a host
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

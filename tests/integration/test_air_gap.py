@@ -34,7 +34,7 @@ HOST = {
     "cdi_host_install_packages": False,
     "cdi_host_refresh": False,
     "cdi_host_command_link": False,
-    "cdi_host_device_list": "/var/lib/cdi/run/inventory.json",
+    "cdi_host_device_list": apart.DEVICE_LIST,
     "cdi_host_devices": {"consoles": {"profile": "tty", "num_system_reserved": 62}},
 }
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 
+import apart  # tests/harness
 import pytest
 
 STATE, SPECS = "/var/lib/cdi", "/var/run/cdi"  # empty and the test's own (tests/harness/apart.py)
@@ -30,7 +31,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def fleet_cdi(ansible_module):
     """A host that can grant consoles and /dev/fuse: fleet_cdi(*arguments) -> done."""
-    listing = {"device_list": "/run/cdi-inventory.json"}
+    listing = {"device_list": apart.DEVICE_LIST}
     ansible_module("fleet.cdi.host_release", **listing)
     for type_, (plugin, args) in ARGS.items():
         ansible_module("fleet.cdi.cdi_plugin", resource_type=type_, name=plugin, plugin=plugin, args=args, **listing)
@@ -49,10 +50,6 @@ def fleet_cdi(ansible_module):
     for type_, (plugin, _args) in ARGS.items():
         ansible_module("fleet.cdi.cdi_plugin", resource_type=type_, name=plugin, state="absent", **listing)
         shutil.rmtree(f"/etc/cdi/{type_}.d", ignore_errors=True)
-    for path in ("/var/lib/cdi/claims.ended", "/run/cdi-inventory.json"):
-        if os.path.exists(path):
-            os.unlink(path)
-    shutil.rmtree("/run/cdi-inventory.d", ignore_errors=True)
 
 
 def numbers(path):

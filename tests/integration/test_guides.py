@@ -15,7 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import page  # tests/harness
+import apart  # tests/harness
+import page
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -25,7 +26,7 @@ GUIDES = ("podman-team.md", "visualisation.md")
 # This machine as a host, which keeps to the directories of the test: no packages, no units, no links.
 HOST = (
     "gpu-1.example.org: {ansible_connection: local, ansible_become: false, cdi_host_install_packages: false, "
-    "cdi_host_refresh: false, cdi_host_command_link: false, cdi_host_device_list: /var/lib/cdi/run/inventory.json, "
+    f"cdi_host_refresh: false, cdi_host_command_link: false, cdi_host_device_list: {apart.DEVICE_LIST}, "
     "cdi_host_python: %s, ansible_python_interpreter: %s}"
 )
 GPUS = 'profile: rule, kind: fleet.cdi/gpu, group_by: none, match: {subsystem: block, node: "loop[01]"}'

@@ -11,15 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import apart  # tests/harness
 import pytest
-import slurm_host  # tests/harness
+import slurm_host
 import yaml
 from slurm_host import BLOCKS, CONF, commands
 
@@ -79,7 +79,7 @@ def slurm(ansible_module, tmp_path_factory):
     made = not CONF.exists()
     CONF.mkdir(exist_ok=True)
     sh(f"mount --bind {work}/etc {CONF}")
-    ansible_module("fleet.cdi.host_release", device_list="/run/cdi-inventory.json")
+    ansible_module("fleet.cdi.host_release", device_list=apart.DEVICE_LIST)
     daemons = []
     try:
         for command in (*commands(0), *commands(1)):
@@ -100,9 +100,6 @@ def slurm(ansible_module, tmp_path_factory):
         if made:
             CONF.rmdir()
         os.environ["PATH"] = before
-        for path in ("/var/lib/cdi/claims.ended", "/run/cdi-inventory.json"):
-            Path(path).unlink(missing_ok=True)
-        shutil.rmtree("/run/cdi-inventory.d", ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
@@ -285,7 +282,7 @@ def kubelet(slurm, ansible_module):
     (block,) = (block.text for block in BLOCKS if block.language == "yaml")
     variables = yaml.safe_load(block)
     devices = {"consoles": {"profile": "tty", "num_system_reserved": 59}}
-    ansible_module("fleet.cdi.spec", kind=PLUGIN, devices=devices, device_list="/run/cdi-inventory.json")
+    ansible_module("fleet.cdi.spec", kind=PLUGIN, devices=devices, device_list=apart.DEVICE_LIST)
     for command in commands(4):
         sh(command)
     work = slurm / "kubelet"
@@ -298,7 +295,7 @@ def kubelet(slurm, ansible_module):
         "plugin_dir": str(work / "p"),
         **sockets,
         "spec_dirs": ["/etc/cdi", "/var/run/cdi"],
-        "inventory": "/run/cdi-inventory.json",
+        "inventory": apart.DEVICE_LIST,
         "state_dir": "/var/lib/cdi",
         "run_dir": str(work / "run"),
         "occupied": "ignore",

@@ -26,7 +26,7 @@ LOCAL = {
     "cdi_host_install_packages": False,
     "cdi_host_refresh": False,
     "cdi_host_command_link": False,
-    "cdi_host_device_list": "/var/lib/cdi/run/inventory.json",
+    "cdi_host_device_list": apart.DEVICE_LIST,
 }
 # `profile: tty` of two consoles.
 CONSOLES = {
