@@ -5,8 +5,8 @@
 
     simulated_host.py DIRECTORY COMMAND...     runs a command on the host
 
-Its own are the files that fleet.cdi writes, the boot, and the processes: /proc shows none but those that the directory
-has. Everything else is this machine's. Needs root.
+Its own are the files that fleet.cdi writes, the storage of podman and docker, the boot, and the processes: /proc shows
+none but those that the directory has. Everything else is this machine's. Needs root.
 """
 
 from __future__ import annotations
