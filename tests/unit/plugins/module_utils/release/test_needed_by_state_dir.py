@@ -51,8 +51,10 @@ RECORDS = {
 
 
 @pytest.fixture
-def options(target, tmp_path):
+def options(target, tmp_path, monkeypatch):
     """Options of module host_release for a host whose commands have their records in the directory `old`."""
+    monkeypatch.setattr(needed_by, "UNIT", str(tmp_path / "none"))  # the refresh, and the release, of this machine
+    monkeypatch.setattr(needed_by, "USUAL", needed_by.USUAL._replace(prefix=str(tmp_path / "none")))
     release = target.release()
     target.install(release, state_dir=str(tmp_path / "old"))
     (tmp_path / "old").mkdir()
