@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apart  # tests/harness
 import pytest
 import yaml
 
@@ -28,6 +29,7 @@ INVENTORY = {
             "cdi_host_install_packages": False,
             "cdi_host_refresh": False,
             "cdi_host_command_link": False,
+            "cdi_host_device_list": apart.DEVICE_LIST,
             "cdi_host_devices": {
                 "memory": {
                     "profile": "rule",
