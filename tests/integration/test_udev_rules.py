@@ -20,7 +20,7 @@ from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 pytestmark = [
     pytest.mark.counterpart("umockdev"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="gives udev a /run of its own: needs root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="gives udev a /run and a /dev of its own: needs root"),
 ]
 
 GPU = "/sys/devices/pci0000:00/0000:3b:00.0"
@@ -35,9 +35,15 @@ DEVICES = {
     },
 }
 
-# udevadm writes its database as udev itself would: into a /run of its own.
+# udevadm writes its database, and links in /dev/char and /dev/block, as udev itself would: /run and /dev are its own.
 IN_PRIVATE = """
 mount -t tmpfs tmpfs /run
+mkdir /run/dev
+for node in null zero full random urandom; do
+    touch /run/dev/$node
+    mount --bind /dev/$node /run/dev/$node
+done
+mount --rbind /run/dev /dev
 mkdir -p /run/udev/rules.d
 cp "$0" /run/udev/rules.d/
 exec udevadm test --action="$1" "$2"
