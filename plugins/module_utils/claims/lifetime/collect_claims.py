@@ -53,7 +53,7 @@ def collect_claims(
     """Free all claims that are over.
 
     A claim without `release_on_stop` is over when its containers are gone for `idle_for` seconds: a job may run one
-    one container after another. With `check`, only tell which are. `listed` asks the engines.
+    container after another. With `check`, only tell which are. `listed` asks the engines.
 
     Raises CdiError if the claims can't be listed.
     """
