@@ -177,7 +177,7 @@ VERBS = {
         {
             "--open": "list: also which devices processes have open, held or not",
             "--force": "gc: take an empty list to mean that nothing is valid",
-            "--check": "gc: say what would be freed, and do nothing",
+            "--check": "gc: say what would be freed, and free nothing",
             "--complete": "gc: the list has the requests of all callers, so a damaged store may grant again",
             "--any": "give: take the kind from its owners; then it belongs to the owner that holds devices of it",
             **JSON,
