@@ -213,6 +213,7 @@ def test_killed_without_a_word(podman, one):
     init = podman.pid(name)
     os.kill(podman.pid(name, "ConmonPid"), signal.SIGKILL)
     assert states() == {name: "granted"} and freed() == []
+    assert "still run: " + id_ in claim("del", name, "--check", failed=True)
     os.kill(init, signal.SIGKILL)
     end = time.monotonic() + 10
     while states() != {name: "idle"} and time.monotonic() < end:
@@ -221,6 +222,7 @@ def test_killed_without_a_word(podman, one):
     assert freed() == []  # podman has it
     podman.remove(name)
     podman.forget(id_)
+    assert claim("gc", "--check")["freed"] == [name] and states() == {name: "idle"}
     assert freed() == [name]
 
 
