@@ -69,7 +69,7 @@ def ansible_module(ansible_environment):
 def container(tmp_path_factory):
     """Run a shell command in a container that holds nothing but busybox: container(command, *options) -> done.
 
-    It is removed at its end, unless `keep`.
+    It is removed at its end, unless `keep`. It prints into a file: podman 4.3 lost its output once, on a busy machine.
     """
     root = tmp_path_factory.mktemp("rootfs")
     (root / "bin").mkdir()
@@ -77,6 +77,8 @@ def container(tmp_path_factory):
     (root / "bin" / "sh").symlink_to("busybox")
 
     def run(command, *options, keep=False):
+        said = tmp_path_factory.mktemp("said") / "stdout"
+        said.touch()
         # Without CAP_SYS_RESOURCE the default limits can't be set; lower ones always can.
         limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
         start = [
@@ -87,10 +89,14 @@ def container(tmp_path_factory):
             *([] if keep else ["--rm"]),
             "--network=none",
             *limits,
+            f"--volume={said}:/said",
             *options,
             "--rootfs",
             str(root),
+            *("/bin/sh", "-c", f"exec >/said; {command}"),
         ]
-        return subprocess.run([*start, "/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+        done = subprocess.run(start, capture_output=True, text=True, check=False)
+        done.stdout += said.read_text(encoding="utf-8")
+        return done
 
     return run
