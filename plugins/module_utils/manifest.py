@@ -420,6 +420,7 @@ class Manifest:
                 self.directories = kept
                 self._save()
             return
+        _note_digests(_lock_of(self.state_dir), ())  # else a crash here would look like a manifest that was lost
         files.remove(self.path)
         files.remove(_lock_of(self.state_dir))
         for directory in last:
@@ -446,12 +447,23 @@ def changed_by_others(manifest: Manifest) -> bool:
     The lock file has the digest before the manifest is saved, so a crash between the two does not count. False if no
     digest is recorded or readable.
     """
+    noted = _noted_digests(manifest.state_dir)
     try:
-        noted = (documents.content(_lock_of(manifest.state_dir), 1000) or b"").decode("ascii").split()
         live = files.read(manifest.path)
-    except (CdiError, OSError, ValueError):
+    except CdiError:
         return False
     return bool(noted) and live is not None and digest(live.content) not in noted
+
+
+def lock_of_lost_manifest(state_dir: str) -> str:
+    """Return the path of the lock file if it shows that the manifest is lost; "" if none is missing.
+
+    It has two digests from the second save of a manifest on, and none once the manifest was removed because it listed
+    nothing.
+    """
+    state_dir = os.path.abspath(state_dir)
+    is_there = os.path.lexists(os.path.join(state_dir, "manifest.json"))
+    return _lock_of(state_dir) if not is_there and len(_noted_digests(state_dir)) > 1 else ""
 
 
 def read_manifest(state_dir: str) -> Manifest:
@@ -534,6 +546,14 @@ def _note_digests(path: str, digests: Iterable[Optional[str]]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _noted_digests(state_dir: str) -> Sequence[str]:
+    """Return what `_note_digests` wrote last; () if it can't be read."""
+    try:
+        return (documents.content(_lock_of(state_dir), 1000) or b"").decode("ascii").split()
+    except (CdiError, ValueError):
+        return ()
 
 
 def _canonical(section: Mapping[str, Any]) -> dict[str, Any]:

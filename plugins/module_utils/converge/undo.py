@@ -23,6 +23,7 @@ from ..runtimes import containers
 from .driver import device_links
 from .holders import holders
 from .last_refresh import forget_notes, inventories
+from .lost_manifest import check_is_not_lost
 from .runtime import managed_keys
 from .services import converge_service, device_plugin_service, refresh_service
 from .services.device_plugin_removal import tidy
@@ -78,9 +79,10 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     While a device is held nothing is touched: the request needs the configuration to give it back, and a container that
     restarts needs the spec. A file that another process changed is kept, with its record. `kept` reports both, and
     `force` removes them all, and first ends the claims: their plugins need the configurations. If that fails, the rest
-    stays, so that a later run can end them. Raises CdiError if the manifest can't be read.
+    stays, so that a later run can end them. Raises CdiError if the manifest can't be read, or is lost.
     """
     places = places._replace(state_dir=os.path.abspath(places.state_dir))
+    check_is_not_lost(places)
     state_dir = places.state_dir
     ended: dict[str, str] = {}
     forced = _forced(state_dir) if force else ()

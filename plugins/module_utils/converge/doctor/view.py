@@ -44,8 +44,9 @@ from ..holders import occupied
 from ..kinds.memory import Memory, memory_of
 from ..kinds.spec_info import compare
 from ..libraries import of_places
+from ..lost_manifest import traces
 from ..runtime import managed_keys
-from ..services import converge_service, device_plugin_config, openers_unit, refresh_service, refresh_unit
+from ..services import converge_service, device_plugin_config, openers_unit, refresh_service
 from ..services import device_plugin_unit as plugin_unit
 from ..writable_places import WritablePlace, look_at_places
 
@@ -172,25 +173,10 @@ def _wanted(places: Layout) -> RememberedState:
     manifest, error, denied = _read(lambda: read_manifest(places.state_dir), empty)
     out, out_error, out_denied = _read(lambda: out_of_service.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
-    traces = (
-        ()
-        if error or os.path.lexists(manifest.path)
-        else tuple(filter(os.path.lexists, _traces(manifest, places.inventory)))
-    )
+    lost = () if error else traces(places)
     changed = not error and changed_by_others(manifest)
     refused = tuple(why for why, is_denied in ((error, denied), (out_error, out_denied)) if is_denied)
-    return RememberedState(manifest, error, changed, kinds, out, out_error, refused, traces)
-
-
-def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
-    """Return the paths that exist only together with a manifest; units only count for the usual state directory."""
-    beside = (os.path.join(manifest.state_dir, ".lock"), out_of_service.path_of(manifest.state_dir), listing)
-    usual = refresh_unit.RefreshUnit()
-    return (
-        (*beside, *refresh_unit.refresh_texts(usual), *plugin_unit.paths())
-        if manifest.state_dir == usual.state_dir
-        else beside
-    )
+    return RememberedState(manifest, error, changed, kinds, out, out_error, refused, lost)
 
 
 def _written(places: Layout, wanted: RememberedState) -> Written:

@@ -107,4 +107,19 @@ EXPLANATIONS = (
         do="Name the `report.json` that playbook fleet.cdi.report of this release wrote.",
         more="ansible-playbook fleet.cdi.report",
     ),
+    Explanation(
+        id="FC1057",
+        title="The manifest is lost",
+        messages=("is gone, but fleet.cdi wrote *, so nothing can be taken back",),
+        means="The state directory has no manifest, and files are there that fleet.cdi writes only with one.",
+        why=(
+            "The manifest lists our files, and the files that were there before us. Without it nothing would be taken "
+            "back, and the run would look as if all was gone."
+        ),
+        do=(
+            "Restore the manifest from a backup. Without one, provision this host again with the same settings: the "
+            "files become ours again. Then take them back."
+        ),
+        more="fleet-cdi doctor",
+    ),
 )

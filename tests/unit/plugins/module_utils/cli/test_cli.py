@@ -459,6 +459,31 @@ def test_undo_with_a_damaged_manifest(fleet_cdi, managed, tmp_path):
     assert (managed / "new.json").exists()
 
 
+def test_undo_of_a_lost_manifest_says_so_and_a_second_provisioning_finds_it_again(fleet_cdi, managed, tmp_path):
+    """Nobody can tell what is ours. A run that ends green would leave it all."""
+    kept = tmp_path / "kept.json"
+    (tmp_path / "state/manifest.json").rename(kept)
+    for options in ((), ("--check",), ("--force",)):
+        status, out, err = fleet_cdi("undo", *options)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"fleet-cdi: {tmp_path}/state/manifest.json: is gone, but fleet.cdi wrote ")
+        assert "provision this host again" in err and (managed / "new.json").exists()
+    with locked_manifest(str(tmp_path / "state")) as manifest:
+        manifest.write(str(managed / "new.json"), b"ours", kind="fleet.cdi/gpu")
+    status, out, _err = fleet_cdi("undo")
+    assert status == 0 and not (managed / "new.json").exists()
+
+
+@pytest.mark.parametrize("saves", [0, 1])
+def test_undo_where_a_run_was_killed_before_its_manifest_was_there(fleet_cdi, tmp_path, saves):
+    """The lock is there, and what it says of the first save: nothing was written, and nothing is lost."""
+    state = tmp_path / "state"
+    state.mkdir(exist_ok=True)
+    (state / ".lock").write_text(" ".join(["sha256:" + 64 * "0"] * saves))
+    status, out, _err = fleet_cdi("undo")
+    assert status == 0 and out.startswith("Nothing to undo") and not (state / ".lock").exists()
+
+
 # --- validate, inject and doctor; test_cli_specs.py has what they say
 
 
