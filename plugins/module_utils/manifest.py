@@ -26,34 +26,78 @@ LARGEST = 16 << 20  # bytes
 REPAIR = "look after the files that it named by hand."
 
 
-def _each(*required: str, **properties: schema.Schema) -> dict[str, Any]:
-    """Return the schema of a mapping whose values are mappings with these keys."""
-    return {
-        "type": "object",
-        "additionalProperties": {"type": "object", "required": [*required, *properties], "properties": properties},
-    }
+def _mapping(required: Mapping[str, Any], **optional: Any) -> dict[str, Any]:
+    """Return the schema of a mapping with these keys (key -> its schema). A newer release may have written more."""
+    return {"type": "object", "required": list(required), "properties": {**required, **optional}}
 
+
+def _each(item: schema.Schema) -> dict[str, Any]:
+    """Return the schema of a mapping whose values are like `item`."""
+    return {"type": "object", "additionalProperties": item}
+
+
+def _list(item: schema.Schema, least: int = 0) -> dict[str, Any]:
+    """Return the schema of a list of at least so many items."""
+    return {"type": "array", "items": item, "minItems": least}
+
+
+NAME: dict[str, Any] = {"type": "string"}
+BASE64: dict[str, Any] = {
+    "type": "string",
+    "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?" + schema.END,
+    "description": "a text in base64",
+}
+NUMBER: dict[str, Any] = {"type": "integer", "minimum": 0}
+NAMES = _each(_list(NAME, least=1))
+PRIOR = _mapping({"content": BASE64, "mode": NUMBER, "uid": NUMBER, "gid": NUMBER}, access_list=BASE64)
+KEY = _mapping(
+    {"path": _list(NAME, least=1), "value": {}, "text": NAME}, prior={"type": ["string", "null"]}, under=NUMBER
+)
+KIND = _mapping(
+    {
+        "wanted": _mapping(
+            {"entries": {**_each({"type": "object"}), "type": ["object", "null"]}},
+            by=NAME,
+            leaving=_each(_list(NAME)),
+            used_names=NAMES,
+        ),
+        "directory": schema.ABSOLUTE,
+        "inventory": NAME,
+        "offered": NAMES,
+        "gone": _each(_mapping({"since": NAME, "boot_id": NAME, "seconds": {"type": "number"}})),
+    }
+)
 
 # What this release looks for; a newer one may have written more. Manifest says what it means.
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["files"],
-    "properties": {
+SCHEMA: dict[str, Any] = _mapping(
+    {
         "files": _each(
-            applied={"type": "array"},
-            kind={"type": "string"},
-            by={"type": "string"},
-            prior={"type": ["object", "null"]},
-        ),
-        "directories": {
-            "type": "array",
-            "items": {"type": "string", "pattern": "^/", "description": "an absolute path"},
-        },
-        "kinds": _each("directory", "inventory", "offered", "gone", wanted={"type": "object", "required": ["entries"]}),
-        "edits": _each("for", "syntax", "created", "first", "by", keys={"type": "array"}),
-        "links": _each("target", "boot_id"),
+            _mapping(
+                {
+                    "applied": _list({"type": ["string", "null"]}, least=1),
+                    "kind": NAME,
+                    "by": NAME,
+                    "prior": {**PRIOR, "type": ["object", "null"]},
+                }
+            )
+        )
     },
-}
+    directories=_list(schema.ABSOLUTE),
+    kinds=_each(KIND),
+    edits=_each(
+        _mapping(
+            {
+                "for": NAME,
+                "syntax": {"enum": ["json", "toml"]},
+                "created": {"type": "boolean"},
+                "keys": _list(KEY),
+                "first": _list(KEY),
+                "by": NAME,
+            }
+        )
+    ),
+    links=_each(_mapping({"target": NAME, "boot_id": NAME})),
+)
 
 
 def _has(path: str, wanted: Optional[str]) -> bool:

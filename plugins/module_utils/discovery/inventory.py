@@ -12,7 +12,8 @@ parse only the lines that it chose (`sketch`). Readers that do not know the text
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple, Optional
 
@@ -164,7 +165,7 @@ def _line(content: bytes, start: int) -> bytes:
 
 
 def _rest(document: dict[str, Any]) -> tuple[tuple[Kind, ...], tuple[Link, ...]]:
-    return tuple(map(_kind, document["kinds"])), tuple(Link(**link) for link in document["links"])
+    return tuple(map(_kind, document["kinds"])), tuple(map(_link, document["links"]))
 
 
 def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
@@ -240,22 +241,72 @@ def _document(record: Any) -> dict[str, Any]:
     return document
 
 
-def _fields(document: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record that holds lists, as its type takes them. Raises TypeError for a field too few or many."""
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
-    for key in RECORDS.keys() & fields.keys():
-        record = RECORDS[key]
-        fields[key] = tuple(record(**_fields(item)) for item in fields[key])
-    return fields
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError
+    return value
 
 
-def _device(document: dict[str, Any]) -> Device:
-    fields = _fields(document)
-    fields["health"] = Health(**fields.get("health", {"state": "unknown"}))
-    return Device(**fields)
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, _list(value)))
 
 
-def _kind(document: dict[str, Any]) -> Kind:
-    fields = _fields(document)
-    fields["edits"] = ContainerEdits(**_fields(fields.get("edits", {})))
-    return Kind(**fields)
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (int, float):
+        raise TypeError
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError
+    return value
+
+
+def _mapping(of: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+    return {key: of(item) for key, item in value.items()}
+
+
+def _record(of: Any, document: dict[str, Any]) -> Any:
+    """Return the record of type `of`. Raises ValueError for what nobody wrote so, AttributeError for no mapping."""
+    fields = {}
+    for key, value in document.items():
+        try:
+            fields[key] = FIELDS.get(key, _text)(value)
+        except (AttributeError, TypeError):
+            from ..schema import shown  # here: only for a message
+
+            raise ValueError(f"{key}: found {shown(value)}, which is of another type") from None
+    try:
+        return of(**fields)
+    except TypeError:
+        raise ValueError("a field is missing, or is unknown") from None
+
+
+def _records(of: Any, value: Any) -> tuple[Any, ...]:
+    return tuple(_record(of, item) for item in _list(value))
+
+
+# Field of a record -> what makes its value of that in JSON, or raises TypeError. All other fields are texts.
+FIELDS: dict[str, Callable[[Any], Any]] = {
+    **{key: partial(_records, of) for key, of in RECORDS.items()},
+    **dict.fromkeys(("names", "env", "options", "args", "none"), _texts),
+    **dict.fromkeys(("part_of", "consists_of", "pcie_path", "symlinks"), _texts),
+    **dict.fromkeys(("major", "minor", "numa_node", "parallel", "bandwidth"), _number),
+    **dict.fromkeys(("all", "device_numbers"), _flag),
+    "additional_gids": lambda value: tuple(map(_number, _list(value))),
+    "capacity": partial(_mapping, _number),
+    "properties": partial(_mapping, _text),
+    "health": partial(_record, Health),
+    "edits": partial(_record, ContainerEdits),
+}
+
+_device = partial(_record, Device)
+_kind = partial(_record, Kind)
+_link = partial(_record, Link)

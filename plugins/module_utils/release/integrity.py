@@ -10,13 +10,14 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .. import files
+from .. import files, schema
 from ..records import CdiError
 from .guard import RELEASE
 from .tree import (
     COMMANDS,
     ON_PATH,
     RECORD,
+    RECORDED,
     SHARED,
     at,
     is_command,
@@ -95,14 +96,13 @@ def _of_record(prefix: str) -> Iterator[Fault]:
             yield Fault(path, "is gone: a removal of the release would leave the directories that were made for it")
             return
         document = json.loads(live.content)
+        schema.check(document, RECORDED, "")
         made = (f"{prefix}/bin/", f"{prefix}/lib/", *SHARED)
         if not all(any(one.startswith(f"{directory}/") for one in made) for directory in document["directories"]):
             raise ValueError(
                 f"directories: found {document['directories']}; expected bin, lib, those of links, and their parents"
             )
-        if document["rolled_back"] is not None and not RELEASE.fullmatch(document["rolled_back"]):
-            raise ValueError(f"rolled_back: found {document['rolled_back']!r}, expected a release or null")
-    except (AttributeError, CdiError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (CdiError, ValueError, RecursionError) as error:
         yield Fault(path, f"is damaged ({' '.join(str(error).split())})")
 
 

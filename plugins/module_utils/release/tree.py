@@ -22,7 +22,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional
 
-from .. import documents, files
+from .. import documents, files, schema
 from ..records import CdiError
 from . import sums
 from .contents import ROOT, identify
@@ -43,6 +43,20 @@ SHARED = {
 
 RECORD = ".fleet-cdi.json"
 LARGEST = 1 << 20  # bytes of the record, and of a launcher; they have a few hundred
+RECORDED: dict[str, Any] = {  # the form of the record; `read_record` says what it means
+    "type": "object",
+    "required": ["directories", "rolled_back"],
+    "properties": {
+        "directories": {"type": "array", "items": schema.ABSOLUTE},
+        "rolled_back": {
+            "type": ["string", "null"],
+            "pattern": f"^(?:{RELEASE.pattern}){schema.END}",
+            "description": "a release, or null",
+        },
+        "on_path": {"type": ["boolean", "null"]},
+        "shared": {"type": "array", "items": schema.ABSOLUTE},
+    },
+}
 LOCK = ".fleet-cdi.lock"
 _LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.tmp")
 _PATIENCE = 60.0  # seconds; an installation takes 1 or 2
@@ -352,8 +366,10 @@ def read_record(prefix: str) -> dict[str, Any]:
     """
     record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None, "shared": []}
     # Without the record we leave directories that we could have removed: not a reason to stop.
-    with suppress(CdiError, ValueError, TypeError, RecursionError):
-        record.update(json.loads(documents.content(at(prefix, RECORD), LARGEST) or b"{}"))
+    with suppress(CdiError, ValueError, RecursionError):
+        found = json.loads(documents.content(at(prefix, RECORD), LARGEST) or b"{}")
+        schema.check(found, RECORDED, "")
+        record.update(found)
     return record
 
 

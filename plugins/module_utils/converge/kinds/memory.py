@@ -53,9 +53,9 @@ class Memory(NamedTuple):
 
 
 def memory_of(document: Optional[Mapping[str, Any]]) -> Optional[Memory]:
-    """Return the memory from a record that `document` made; None for None."""
+    """Return the memory from a record that `document` made; None for None. Fields of a newer release don't count."""
     if document is None:
         return None
     offered = {id_: tuple(names) for id_, names in document["offered"].items()}
-    gone = {id_: GoneSince(**fields) for id_, fields in document["gone"].items()}
-    return Memory(**{**document, "offered": offered, "gone": gone})
+    gone = {id_: GoneSince(*map(fields.get, GoneSince._fields)) for id_, fields in document["gone"].items()}
+    return Memory(document["wanted"], document["directory"], document["inventory"], offered, gone)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Optional
 
 from ... import files
 from ...manifest import Manifest
+from ...records import CdiError
 from ...runtimes.edit import key_edits
 from ...runtimes.edit.key import EditedKey, key_of
 from ...runtimes.place import Setting
@@ -51,13 +52,15 @@ def amended(
 
 def without_ours(path: str, content: Optional[bytes], record: Mapping[str, Any]) -> Amended:
     """Return the file without our keys. Raises CdiError if it can't be read."""
-    keys = _keys(record["keys"])
+    keys = _keys(path, record["keys"], record["syntax"])
     if content is None:
         return Amended(path, None, None, None, tuple(map(_name, keys)))
     done = key_edits.take_back(content, keys, record["syntax"], path)
     left = done.content
     if record["created"] and left is not None:
-        alone = key_edits.take_back(left, _keys(record["first"]), record["syntax"], path).content
+        alone = key_edits.take_back(
+            left, _keys(path, record["first"], record["syntax"]), record["syntax"], path
+        ).content
         if not (alone or b"").strip():
             left = None
     theirs = tuple(_name(key) for key in keys if key not in done.keys)
@@ -80,8 +83,17 @@ def take_back_keys(manifest: Manifest, path: str, check: bool = False) -> str:
     return "removed" if found.after is None else "restored"
 
 
-def _keys(documents: Sequence[Mapping[str, Any]]) -> list[EditedKey]:
-    return [key_of(document) for document in documents]
+def _keys(path: str, documents: Sequence[Mapping[str, Any]], syntax: str) -> list[EditedKey]:
+    """Return the keys of a record. Raises CdiError for one that no release writes."""
+    keys = [key_of(document) for document in documents]
+    for key in keys:
+        if syntax == "toml" and key.prior is not None and key.under != len(key.path):
+            raise CdiError(
+                f"{path}: the manifest's record of {_name(key)} is damaged: under: found {key.under}; expected "
+                f"{len(key.path)}, as for each key that had a value before. Restore the manifest, or take the key out "
+                "by hand."
+            )
+    return keys
 
 
 def _name(key: EditedKey) -> str:

@@ -145,9 +145,9 @@ def _sealed(content: bytes) -> bytes:
 
 
 def _is_as_written(content: bytes) -> bool:
-    """Tell whether the document is unchanged since its instance wrote it. True without a digest (older releases)."""
+    """Tell whether the document is unchanged since its instance wrote it."""
     seal = _SEAL.match(content)
-    return seal is None or hashlib.sha256(b"{" + content[seal.end() :]).hexdigest().encode() == seal[1]
+    return seal is not None and hashlib.sha256(b"{" + content[seal.end() :]).hexdigest().encode() == seal[1]
 
 
 def _read(path: str) -> Optional[dict[str, Any]]:

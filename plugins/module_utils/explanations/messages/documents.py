@@ -69,6 +69,7 @@ EXPLANATIONS = (
             "is damaged: *. Restore it, or move it away and",
             "is damaged (*); expected the claim that fleet-cdi wrote",
             "is damaged (*); expected the pod that fleet-cdi wrote",
+            "the manifest's record of * is damaged",
         ),
         means=(
             "fleet.cdi wrote this file, and it does not have that content any more: an editor, a full disk or a "

@@ -35,8 +35,9 @@ class SyntaxRefused(Exception):
 
 
 def key_of(document: Mapping[str, Any]) -> EditedKey:
-    """The key of a record that `document` made."""
-    return EditedKey(**{**document, "path": tuple(document["path"])})
+    """The key of a record that `document` made. Fields of a newer release don't count."""
+    known = {name: document[name] for name in EditedKey._fields if name in document}
+    return EditedKey(**{**known, "path": tuple(document["path"])})
 
 
 def get(value: Any, path: Path) -> Any:

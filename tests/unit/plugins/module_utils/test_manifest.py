@@ -123,7 +123,7 @@ class TestAccessList:
 
     def test_of_a_file_in_which_we_set_keys(self, theirs):
         before = self.rights(theirs)
-        keys = {**dict.fromkeys(("for", "syntax", "created", "first", "by"), ""), "keys": []}
+        keys = {"for": "docker", "syntax": "json", "created": False, "keys": [], "first": [], "by": ""}
         for content, record in ((b"theirs and ours", keys), (b"theirs", None)):
             with locked_manifest(theirs.state_dir) as manifest:
                 manifest.amend(theirs.path, content, record)
@@ -367,7 +367,7 @@ def test_the_manifest_is_saved_once_for_all_files(host, monkeypatch):
         (b'{"version": 1, "files": []}', "is damaged: files: found [] (a list); expected a mapping"),
         (b'{"version": 1, "files": {"/a": null}}', 'is damaged: files."/a": found nothing; expected a mapping'),
         (b'{"version": 1, "files": {"/a": {}}}', 'is damaged: files."/a".applied: is missing; expected a list'),
-        (b'{"version": 1, "files": {}, "kinds": {"a": {"gone": 1}}}', "is damaged: kinds.a.directory: is missing"),
+        (b'{"version": 1, "files": {}, "kinds": {"a": {"gone": 1}}}', "is damaged: kinds.a.wanted: is missing"),
         (b'{"version": 1, "files": {}, "directories": "etc"}', "is damaged: directories: found 'etc' (a text)"),
         (b'{"version": 1, "files": {}, "directories": ["etc"]}', "is damaged: directories[0]: found 'etc' (a text)"),
         (b'{"version": 2, "files": {}}', "has version 2; this release reads 1"),

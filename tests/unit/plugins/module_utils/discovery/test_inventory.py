@@ -61,7 +61,7 @@ INVENTORIES = st.builds(
     st.lists(st.builds(Link, TEXT, TEXT, TEXT, st.integers(0), st.sampled_from([0.0, 25.5])), max_size=2).map(tuple),
 )
 
-MISFIT = "is damaged (a field has another type, or is unknown)"
+MISFIT = "is damaged (a field is missing, or is unknown)"
 
 
 @given(INVENTORIES)

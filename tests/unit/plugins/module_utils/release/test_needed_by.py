@@ -15,7 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.needed_by import
 
 PREFIX = "/opt/cdi"
 FILE = {"applied": [None], "kind": "", "by": "device_plugin_config", "prior": None}
-KEYS = {"for": "docker", "syntax": "json", "created": False, "keys": [], "first": {}, "by": "runtime"}
+KEYS = {"for": "docker", "syntax": "json", "created": False, "keys": [], "first": [], "by": "runtime"}
 KIND = {
     "wanted": {"entries": {}, "by": "cdi_host"},
     "directory": "/etc/cdi",

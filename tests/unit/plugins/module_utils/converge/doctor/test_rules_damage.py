@@ -8,6 +8,7 @@ The host is made by what the modules call, below one directory; only systemctl a
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -299,6 +300,42 @@ def test_the_doctor_names_every_file_that_is_damaged(everything, damage):
         if path.name == "ledger.db":  # its inode is another one now
             Ledger(everything.state, inventory.boot_id()).grants()
     assert missed == [] and tried > 50, f"{len(missed)} of {tried}"
+
+
+def places_in(value, path=()):
+    """Yield (path, value) of all that a JSON document has; of the items of a list only the first."""
+    items = enumerate(value[:1]) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
+    for key, item in items:
+        yield (*path, key), item
+        yield from places_in(item, (*path, key))
+
+
+def with_value(document, path, value):
+    key, *rest = path
+    copy = document.copy()
+    copy[key] = with_value(document[key], rest, value) if rest else value
+    return copy
+
+
+def test_a_value_of_another_type_is_a_finding_wherever_it_is(everything):
+    """As after a flipped bit, where a file that only fleet.cdi reads is still JSON: the doctor names it."""
+    missed, tried = [], set()
+    ours = (".fleet-cdi.json", "a.json", "device-state.json", "inventory.json", "job-1.json", "manifest.json", POD)
+    for path in [path for path in everything.files() if path.name in ours]:
+        kept = path.read_bytes()
+        for place, value in list(places_in(json.loads(kept))):
+            alike = (path.name, *("(a path)" if "/" in str(key) else key for key in place))
+            if alike in tried:
+                continue
+            tried.add(alike)
+            other = "x" if isinstance(value, (int, float)) else 5
+            path.write_text(json.dumps(with_value(json.loads(kept), place, other), indent=2))
+            if str(path) not in "\n".join(
+                f"{one.subject} {one.problem} {one.details}" for one in everything.findings()
+            ):
+                missed.append(alike)
+        path.write_bytes(kept)
+    assert missed == [] and len(tried) > 100
 
 
 def test_a_manifest_that_is_gone_shows_by_what_is_there_with_it(everything):

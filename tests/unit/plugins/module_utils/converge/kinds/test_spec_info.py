@@ -81,7 +81,7 @@ class TestSurvey:
         path = host.put("etc/a.json", "x", ours=True)
         host.list_devices(device("x", health="unhealthy"))
         wanted = {"entries": {}, "leaving": {"id:x": []}}
-        record = {"wanted": wanted, "directory": "", "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
+        record = {"wanted": wanted, "directory": "/etc/cdi", "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
         with locked_manifest(str(host.root / "state")) as manifest:
             manifest.remember({kind: record})
         assert [one.rule for one in host.survey().stale.get(path, ())] == stale
