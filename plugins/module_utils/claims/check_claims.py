@@ -20,7 +20,7 @@ from .delete_claim import spec_path
 from .device_name import KIND, LONGEST, claim_id
 from .ledger_grants import LedgerGrants
 from .lifetime.user_access import access_faults, has_spec_access
-from .lifetime.users import shown_state
+from .lifetime.users import has_users, shown_state, users_path
 from .pods import pod_record
 from .record import ASKED, ClaimRecord
 from .store import claim_path, read_claims
@@ -118,7 +118,8 @@ def _faults(
         gone.append(str(error))
     own = spec_path(places, claim.id)
     clashing = [path for path in seen.conflicts.get(claim.device, ()) if files.canonical(path) != own]
-    wrong = [*access_faults(places, claim), renamed, _spec_fault(claim, places, seen, wanted)]
+    shut = "" if has_users(places.state_dir, claim) else f"{users_path(places.state_dir, claim)} is missing"
+    wrong = [*access_faults(places, claim), renamed, shut, _spec_fault(claim, places, seen, wanted)]
     return [
         *(ClaimFault(claim.id, why, GIVE_BACK) for why in gone if why),
         *(ClaimFault(claim.id, f"{path} defines {claim.device}, too", CLASH) for path in clashing),

@@ -27,6 +27,7 @@ from .calls import Caller
 from .delete_claim import remove_specs, spec_path
 from .ledger_grants import LedgerGrants
 from .lifetime.user_access import access_faults, give_access, has_spec_access, plan_access, take_back
+from .lifetime.users import has_users
 from .record import ASKED, ClaimPart, ClaimRecord
 from .store import alone, read_claim, read_claims, write_claim
 
@@ -123,7 +124,7 @@ def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str, ledger: LedgerGra
     """Tell if the claim is to be restored.
 
     It survives a reboot and is of an earlier boot, its spec is missing, changed or in the directory that the host had
-    before, or its user has lost the access to its nodes.
+    before, its user has lost the access to its nodes, or the directory is missing in which its containers are noted.
     """
     if claim.state == ASKED or claim.ended_by_reboot(boot_id):
         return False
@@ -132,7 +133,8 @@ def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str, ledger: LedgerGra
         return True
     if claim.uid and (access_faults(places, claim) or not has_spec_access(claim, path)):
         return True
-    return _is_changed(places, claim, path, specs) and not ledger.lost(claim)
+    changed = not has_users(places.state_dir, claim) or _is_changed(places, claim, path, specs)
+    return changed and not ledger.lost(claim)
 
 
 def _is_changed(places: Layout, claim: ClaimRecord, path: str, specs: Specs) -> bool:

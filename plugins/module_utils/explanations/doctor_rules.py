@@ -45,7 +45,8 @@ EXPLANATIONS = (
         title="The memory of this host is damaged",
         messages=(),
         means=(
-            "The manifest, or the list of devices out of service, is missing, or does not have what fleet.cdi wrote."
+            "The manifest, or the list of devices out of service, is missing, or does not have what fleet.cdi wrote. "
+            "Or a directory or a link is in the place of a lock or a note."
         ),
         why="Without it nobody knows which files are ours and which devices must not be used.",
         do="",
@@ -54,6 +55,7 @@ EXPLANATIONS = (
             "manifest-damaged",
             "manifest-gone",
             "manifest-changed",
+            "irregular-file",
             "device-state-damaged",
             "device-state-gone",
             "device-state-changed",

@@ -72,6 +72,11 @@ def make_users(state_dir: str, claim: ClaimRecord) -> None:
     files.make_directory(users_path(state_dir, claim), 0o700)
 
 
+def has_users(state_dir: str, claim: ClaimRecord) -> bool:
+    """Return True if the directory is there, or if the claim needs none: it is for an ordinary user."""
+    return bool(claim.uid) or os.path.lexists(users_path(state_dir, claim))
+
+
 def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
     """Return the containers that were started with the claim, sorted. Raises CdiError."""
     path = users_path(state_dir, claim)

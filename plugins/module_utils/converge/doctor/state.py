@@ -55,6 +55,11 @@ def _manifest_changed(view: HostView) -> Iterator[Symptom]:
         yield Symptom(view.wanted.manifest.path, "was changed since fleet.cdi saved it: by an editor, or by a backup")
 
 
+def _irregular(view: HostView) -> Iterator[Symptom]:
+    for path, problem in view.written.irregular.items():
+        yield Symptom(path, problem)
+
+
 AS_ROOT = "run `sudo fleet-cdi doctor`"
 RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and "
 
@@ -65,6 +70,11 @@ RULES = (
     DoctorRule("manifest-damaged", partial(_manifest_unusable, False), RESTORE + advice.PROVISION),
     DoctorRule("manifest-gone", _manifest_gone, "restore it from a backup; or " + advice.PROVISION),
     DoctorRule("manifest-changed", _manifest_changed, f"look at it; then {advice.PROVISION}, which saves it again"),
+    DoctorRule(
+        "irregular-file",
+        _irregular,
+        "move it away (`mv {subject} {subject}.old`), since nobody can lock or write it; fleet.cdi makes it again",
+    ),
     DoctorRule("device-state-unread", partial(_disabled_unusable, True), AS_ROOT),
     DoctorRule(
         "device-state-damaged",

@@ -10,7 +10,9 @@ file hides nothing else.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -18,6 +20,8 @@ from ... import documents, files
 from ...allocation.ledger.examine import Examined, examine
 from ...claims.check_claims import ClaimFault, check_claims, claim_specs
 from ...claims.ledger_grants import LedgerGrants
+from ...claims.pods import pod_record
+from ...claims.store import DIRECTORY as CLAIMS
 from ...claims.store import has_claims
 from ...device_plugin.config import configuration, in_force
 from ...device_plugin.process import instance_status
@@ -30,7 +34,7 @@ from ...protocol import configurations, pools
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import Config
 from ...records import CdiError, Device
-from ...release import integrity
+from ...release import integrity, tree
 from ...runtimes import installations, podman
 from ...runtimes.oci_runtimes import OciRuntime, detect_oci
 from ...runtimes.survey import RuntimeState
@@ -43,6 +47,7 @@ from ..driver import device_links
 from ..holders import occupied
 from ..kinds.memory import Memory, memory_of
 from ..kinds.spec_info import compare
+from ..last_refresh import note_path
 from ..libraries import of_places
 from ..lost_manifest import traces
 from ..runtime import managed_keys
@@ -86,6 +91,7 @@ class Written(NamedTuple):
     places: tuple[WritablePlace, ...] = ()  # the directories of specs, state, inventory and release
     labels: Mapping[str, tuple[mandatory_access.WrongLabel, ...]] = {}  # path of ours -> files at or below it
     claim_specs: Mapping[str, str] = {}  # path of each spec of a claim -> id of the claim
+    irregular: Mapping[str, str] = {}  # path of a lock or a note -> why it is not a regular file
 
 
 GONE, CHANGED = "gone", "changed"
@@ -204,7 +210,29 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         integrity.of_links(places.prefix),
         look_at_places(_directories(places, wanted)),
         claim_specs=claim_specs(places),
+        irregular=_irregular(places),
     )
+
+
+def _irregular(places: Layout) -> dict[str, str]:
+    """Return path -> why, for locks and notes in whose place something else is. Their content says nothing here."""
+    notes = [places.ended_claims, places.unused_claims, tree.at(places.prefix, tree.LOCK)]
+    notes += [note_path(places.inventory)] if places.inventory else []
+    folders = [places.state_dir, *(os.path.join(places.state_dir, name) for name in (CLAIMS, pod_record.DIRECTORY))]
+    found = {}
+    for path in (*notes, *(os.path.join(folder, name) for folder in folders for name in _locks(folder))):
+        with suppress(OSError):
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISREG(mode):
+                found[path] = str(documents.irregular(path, mode))
+    return found
+
+
+def _locks(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(".lock"))
+    except OSError:
+        return []
 
 
 def _directories(places: Layout, wanted: RememberedState) -> Iterator[str]:

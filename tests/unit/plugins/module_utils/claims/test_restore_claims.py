@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import spec_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -178,6 +179,18 @@ class TestRestore:
         assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
         assert claims.spec("one") == before and claims.check() == []
         assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())
+
+    def test_the_directory_of_its_containers_is_made_again(self, claims):
+        """Without it the hook refuses each container."""
+        claims.add("one", "gpu:1")
+        path = users_path(claims.places.state_dir, claims.stored("one"))
+        os.rmdir(path)
+        assert claims.check() == [("one", f"{path} is missing", "run `fleet-cdi claim restore`")]
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
+        assert os.path.isdir(path) and claims.check() == []
+        claims.host.ask("DEL", config(), request_id="one")
+        os.rmdir(path)
+        assert restore_claims(claims.places, claims.caller, BOOT) == ((), ())  # its devices may be another one's
 
     def test_a_device_that_gets_another_name_stays_the_claims(self, claims):
         put(claims, {"0": []})

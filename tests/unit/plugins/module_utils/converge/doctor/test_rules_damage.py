@@ -185,7 +185,7 @@ class Everything:
         return rule.find_problems(RULES, view.take(places, run=systemctl, booted=True))
 
     def files(self):
-        """Every file, but for locks, and the journal of the store, which is empty between two grants."""
+        """Every file, but for the content of locks, and the journal of the store, empty between two grants."""
         skipped = (".lock", "-journal")
         found = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink()]
         return sorted(path for path in found if "source-" not in str(path) and not path.name.endswith(skipped))
@@ -336,6 +336,35 @@ def test_a_value_of_another_type_is_a_finding_wherever_it_is(everything):
                 missed.append(alike)
         path.write_bytes(kept)
     assert missed == [] and len(tried) > 100
+
+
+NOTES = ("state/claims.ended", "state/claims.unused", "run/cdi-refresh.last")  # not there before they are needed
+LOCKS = (
+    "state/.lock",
+    "state/ledger.lock",
+    "state/claims/job-1.lock",
+    "state/pods/.lock",
+    "opt/cdi/lib/.fleet-cdi.lock",
+)
+
+
+@pytest.mark.parametrize("name", [*NOTES, *LOCKS])
+@pytest.mark.parametrize("put", [Path.mkdir, lambda path: path.symlink_to("nowhere"), os.mkfifo])
+def test_what_is_in_the_place_of_a_lock_or_a_note_is_named(everything, name, put):
+    """Nobody can lock or write it: each call that needs it fails."""
+    path = everything.root / name
+    assert path.exists() == (name in LOCKS)
+    if name in LOCKS:
+        path.rename(everything.root / "kept")
+    try:
+        put(path)
+        assert [(one.rule, one.subject) for one in everything.findings() if one.subject == str(path)] == [
+            ("irregular-file", str(path))
+        ]
+    finally:
+        path.rmdir() if path.is_dir() else path.unlink()
+        if name in LOCKS:
+            (everything.root / "kept").rename(path)
 
 
 def test_a_manifest_that_is_gone_shows_by_what_is_there_with_it(everything):
