@@ -160,7 +160,10 @@ specs:
           type: str
           sample: warning
 devices:
-  description: The file that provides each qualified name.
+  description:
+    - The file that provides each qualified name, for the container runtimes of the host. They are asked for their
+      versions only if they read the files in different ways.
+    - Names of a file that none of them reads are in it too.
   returned: success
   type: dict
   sample:
@@ -172,7 +175,9 @@ errors:
   sample:
     /etc/cdi/half.json: "/etc/cdi/half.json: /: found no JSON (Expecting value), expected JSON [json]"
 conflicts:
-  description: The files that define the same name in the same directory, by that name. A runtime resolves none of them.
+  description:
+    - The files that define the same name in the same directory, by that name. A runtime that reads two of them does not
+      resolve the name.
   returned: success
   type: dict
   sample:

@@ -14,6 +14,7 @@ import judge
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen.linked import by_release
 
 SETS = int(os.environ.get("REGISTRIES", "600"))
 FILES = ("a.json", "b.json", "c.yaml", "d.yml", "e.txt", ".f.json", "g.json.tmp", "H.json")
@@ -94,7 +95,7 @@ def seen(found, row):
 
     A directory named x.json is an error of ours alone (registry.py says why).
     """
-    view = registry.resolve(found.directories, found.specs, found.errors, [row], found.unread)
+    view = registry.resolve(found.directories, found.specs, found.errors, by_release([row]), found.unread)
     unread = {at for one in found.unread if row in one.releases for at in one.priorities}
     nothing = set(view.directories) - {path for at, path in enumerate(view.directories) if at not in unread}
     failed = {path for path in found.errors if not os.path.isdir(path) or os.path.islink(path)}

@@ -25,12 +25,12 @@ from spec_documents import ANYWHERE, DOCUMENT
 from spec_grammar import good_spec
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases, seen
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen.linked import Linked, by_release
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.spec.seen.test_seen import TABLE, as_file
 
 FILES = int(os.environ.get("SEEN", "3000"))  # of each test
@@ -215,7 +215,7 @@ def test_which_file_each_release_finds_a_name_in(judges, tmp_path, capsys):
                     if not found.unclear and not any(row in one for one in found.crashes.values()):
                         wrong.append(f"{release}: a crash that is not foreseen: {answer['error']} {texts(directories)}")
                     continue
-                ours = registry.seen_with(found, [row]).devices
+                ours = registry.seen_with(found, by_release([row])).devices
                 theirs = answer.get("providers", {})
                 odd = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
                 odd = {name for name in odd if not any(one.may_define(kind_of(name)) for one in found.unclear.values())}
@@ -290,10 +290,10 @@ def test_what_converge_writes_every_runtime_of_the_host_finds(judges, tmp_path, 
 
 def written(spec, directory, directories, hosts):
     """Write `spec` as converge does beside what is there, on a host with these releases; "refused" if it does not."""
-    linked = [libraries.Linked(f"runtime {release}", ROWS[release]) for release in hosts]
+    linked = [Linked(f"runtime {release}", ROWS[release]) for release in hosts]
     if not os.path.isdir(directory) or os.path.islink(directory):
         return "no directory to write to"
-    if any(one for one in registry.hidden(directories) if set(one.releases) & {reader.release for reader in linked}):
+    if any(one for one in registry.hidden(directories) if any(map(one.hides_from, linked))):
         return "a directory that hides others, which is told"
     try:
         done = plan_spec.plan_spec(

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..converge.kinds.spec_info import Survey, registry_document, survey
+from ..converge.libraries import of_host
 from ..layout import Layout
 from .terminal import say, say_document, table
 
@@ -20,7 +22,7 @@ def run(arguments: Any, paths: Layout) -> int:
 
     Raises CdiError for a manifest that can't be read.
     """
-    found = survey(paths.spec_dirs, paths.state_dir, paths.inventory)
+    found = survey(paths.spec_dirs, paths.state_dir, paths.inventory, partial(of_host, paths.path))
     registry = found.registry
     shown = registry_document(found)
     if arguments.json:
@@ -41,7 +43,7 @@ def _row(spec: dict[str, Any]) -> tuple[list[str], ...]:
 
 
 def _otherwise(specs: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each other reading of a file, which older releases of the CDI library have."""
+    """Yield a line for each other reading of a file, which other releases of the CDI library have."""
     for spec in specs:
         for other in spec["seen_otherwise"]:
             who, names = ", ".join(other["seen_by"]), ", ".join(other["names"])
@@ -53,7 +55,7 @@ def _findings(found: Survey) -> Iterator[str]:
     for path, error in sorted(registry.errors.items()):
         yield f"error: {error}" if path in error else f"error: {path}: {error}"
     for name, paths in sorted(registry.conflicts.items()):
-        yield f"conflict: {name} is defined by {' and '.join(paths)}; no runtime resolves it"
+        yield f"conflict: {name} is defined by {' and '.join(paths)}; no runtime that reads both resolves it"
     for name, paths in sorted(registry.shadowed.items()):
         yield f"shadowed: {name} comes from {registry.devices[name]}, not from {' and '.join(paths)}"
     for path, reasons in sorted(found.stale.items()):

@@ -15,8 +15,9 @@ from typing import Callable, NamedTuple
 
 from ..records import CdiError
 from ..spec.registry import Hidden, Registry, SpecFile, resolve
+from ..spec.seen.linked import ANY, Linked, named_libraries
 from ..spec.seen.seen import Unclear
-from .libraries import ANY, Linked, named_libraries, with_future
+from .libraries import with_future
 
 OVERRULES = "overrules"
 
@@ -76,9 +77,8 @@ def _unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) 
     """Yield a warning for each library of this host that does not look into the directory of `ours`."""
     if linked[0] is ANY[0]:
         return
-    strict = [reader for reader in linked if reader.is_here and not reader.follows_links]
     for one in unread:
-        who = named_libraries(strict, one.releases)
+        who = named_libraries((reader for reader in linked if reader.is_here and one.hides_from(reader)), one.releases)
         if who:
             yield f"{ours.path}: {who} will not find it: {one.path} {one.why}"
 
@@ -90,7 +90,7 @@ def _unresolved(
     problems: dict[_Problem, list[Linked]] = {}
     for reader in linked:
         if reader.release in ours.seen_by:
-            for problem in _problems(ours, resolve(directories, [*others, ours], {}, [reader.release])):
+            for problem in _problems(ours, resolve(directories, [*others, ours], {}, [reader])):
                 problems.setdefault(problem, []).append(reader)
     for problem, readers in problems.items():
         here = [one for one in readers if one.is_here]

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ..records import CdiError
-from ..runtimes import detect
 from ..spec import name_lookup, registry
 from ..spec.errors import InjectError
 from ..spec.inject import inject
 from ..spec.seen import releases
-from .libraries import ANY, Linked, libraries, named_libraries
+from ..spec.seen.linked import ANY, Linked, by_release, named_libraries
+from . import libraries
 
 ADVICE = "`fleet-cdi doctor` says why, and `fleet-cdi validate` names faults of its spec"
 
@@ -31,10 +31,11 @@ def inject_devices(document: Any, named: Sequence[str], spec_dirs: Sequence[str]
 
     `path`: where the programs of runtimes are, as the variable PATH. Raises CdiError if a device is missing.
     """
-    there = registry.load(spec_dirs)
+    linked = libraries.of_host(path)
+    there = registry.on_host(registry.load(spec_dirs), lambda: linked)
     names = [name_lookup.qualified(name, there) for name in named]
     injected = inject(document, names, there)
-    return InjectedSpec(injected, tuple(_warnings(names, there, libraries(detect.detect(path)))))
+    return InjectedSpec(injected, tuple(_warnings(names, there, linked)))
 
 
 def failed_condition(error: CdiError) -> Optional[dict[str, Any]]:
@@ -45,21 +46,20 @@ def failed_condition(error: CdiError) -> Optional[dict[str, Any]]:
 
 
 def _warnings(names: Sequence[str], there: registry.Registry, linked: Sequence[Linked]) -> Iterator[str]:
-    for name in names:
-        who = _lacking(name, there, linked)
-        if who:
-            does = ", ".join(registry.resolving(there, name))
-            yield f"{name}: {who} does not resolve it, only CDI library {does}. {ADVICE}"
-
-
-def _lacking(name: str, there: registry.Registry, linked: Sequence[Linked]) -> str:
-    """Return the runtimes of `linked` that don't resolve `name`, for people; if unknown, the newest library."""
+    """Yield a warning for each name that runtimes don't resolve, or resolve to something else. Unknown: the newest."""
     if linked is ANY:
-        newest = releases.NAMES[-1]
-        return "" if name in registry.seen_with(there, [newest]).devices else f"CDI library {newest}"
-    behind = []
+        linked = [one._replace(runtime=f"CDI library {one.release}") for one in by_release(releases.NAMES[-1:])]
+    readers: dict[str, list[Linked]] = {}
     for one in linked:
-        seen = there._replace(unread=()) if one.follows_links else there
-        if name not in registry.seen_with(seen, [one.release]).devices:
-            behind.append(one)
-    return named_libraries(behind, releases.BY_NAME)
+        readers.setdefault(one.runtime, []).append(one)
+    views = {runtime: registry.seen_with(there, own) for runtime, own in readers.items()}
+    for name in names:
+        lacking = [runtime for runtime, view in views.items() if name not in view.devices]
+        if lacking:
+            does = ", ".join(registry.resolving(there, name))
+            who = named_libraries((one for one in linked if one.runtime in lacking), releases.BY_NAME)
+            yield f"{name}: {who} does not resolve it, only CDI library {does}. {ADVICE}"
+        for runtime, view in views.items():
+            other = view.devices.get(name, there.devices[name])
+            if other != there.devices[name]:
+                yield f"{name}: {runtime} takes it from {other}, not from {there.devices[name]}. {ADVICE}"

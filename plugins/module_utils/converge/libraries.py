@@ -5,33 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
-from ..runtimes import table
+from ..runtimes import detect, table
 from ..runtimes.detect import DetectedRuntimes
 from ..runtimes.place import InstalledRuntime
 from ..spec.seen import releases
+from ..spec.seen.linked import ANY, Linked, of_runtime
 
 
-class Linked(NamedTuple):
-    """A runtime that reads specs, and its release of the CDI library (spec/seen/releases.py)."""
-
-    runtime: str  # its name and version, for people
-    release: str
-    follows_links: bool = False  # reads a spec directory that is a symlink, even if the library does not
-    is_here: bool = True  # False: not installed, but a later upgrade may bring it
-
-
-# An unknown host may have any release.
-ANY = tuple(Linked("a runtime", name) for name in releases.BY_NAME)
+def of_host(path: str) -> tuple[Linked, ...]:
+    """Ask the runtimes of this host, those in `path` (as the variable PATH) too, and return their libraries."""
+    return libraries(detect.detect(path))
 
 
 def libraries(found: DetectedRuntimes) -> tuple[Linked, ...]:
-    """Return the libraries of the runtimes `found`; any release if they can't be determined.
-
-    A runtime newer than our table reads what the last known one reads, and perhaps more.
-    """
+    """Return the libraries of the runtimes `found`; any release if they can't be determined."""
     linked = [
         one
         for runtime in found.runtimes
@@ -47,13 +36,9 @@ def of_places(places: Iterable[InstalledRuntime]) -> tuple[Linked, ...]:
     return tuple(one for place in places for one in _linked(place.title, place.name, place.numbers))
 
 
-def _linked(title: str, name: str, version: table.Version) -> Iterator[Linked]:
-    """Yield the library of a release of the engine `name`; nothing for a release without CDI."""
-    library, follows = table.library(name, version), table.follows_links(name, version)
-    if library:
-        yield Linked(title, releases.row(library), follows)
-    if table.is_newer(name, version):
-        yield Linked(title, releases.NEWER.name, follows)
+def _linked(title: str, name: str, version: table.Version) -> tuple[Linked, ...]:
+    facts = table.library(name, version), table.follows_links(name, version), table.is_newer(name, version)
+    return of_runtime(title, *facts)
 
 
 def with_future(linked: Sequence[Linked]) -> tuple[Linked, ...]:
@@ -61,10 +46,3 @@ def with_future(linked: Sequence[Linked]) -> tuple[Linked, ...]:
     if any(one.release == releases.NEWER.name for one in linked):
         return tuple(linked)
     return (*linked, Linked("a newer runtime", releases.NEWER.name, is_here=False))
-
-
-def named_libraries(linked: Iterable[Linked], names: Iterable[str]) -> str:
-    """Return the runtimes with one of the releases `names`, for people; "" for none."""
-    wanted = set(names)
-    runtimes = list(dict.fromkeys(one.runtime for one in linked if one.release in wanted))
-    return ", ".join(runtimes[:-1]) + " and " + runtimes[-1] if len(runtimes) > 1 else "".join(runtimes)

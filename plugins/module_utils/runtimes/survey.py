@@ -87,6 +87,8 @@ class RuntimeReader(NamedTuple):
     spec_dirs: tuple[str, ...] = ()  # where it looks for specs; () if that is not known
     newest: str = ""  # the last version of specs that it reads; "" if that is not known
     library: str = ""  # the release of the CDI library that it has (table.py); "" if that is not known
+    follows_links: bool = False  # reads a directory that is a symlink (table.py)
+    is_newer: bool = False  # than all that table.py knows: it may read more
 
 
 def readers(states: Iterable[RuntimeState]) -> tuple[RuntimeReader, ...]:
@@ -101,8 +103,9 @@ def readers(states: Iterable[RuntimeState]) -> tuple[RuntimeReader, ...]:
 
 def _reader(state: RuntimeState) -> RuntimeReader:
     place = state.place
-    library = table.library(place.name, place.numbers)
-    return RuntimeReader(place.title, state.enabled, _why(state), state.spec_dirs, place.reads, library)
+    release = place.name, place.numbers
+    library = table.library(*release), table.follows_links(*release), table.is_newer(*release)
+    return RuntimeReader(place.title, state.enabled, _why(state), state.spec_dirs, place.reads, *library)
 
 
 def _why(state: RuntimeState) -> str:

@@ -26,9 +26,11 @@ from . import codec
 from .names import list_specs
 from .same_nodes import SameNodes
 from .seen import releases, seen
+from .seen.linked import ANY, KNOWN, Linked
 from .seen.seen import TakenSpec, Unclear
 from .validate import Finding
 
+LINK = "is a symlink"
 ATTEMPTS = 5  # to read a file that is written, renamed or removed meanwhile: its time changes with each of these
 
 
@@ -77,7 +79,6 @@ class Registry(NamedTuple):
     ]  # qualified name -> the files of earlier directories that a later one overrules
     edits: Mapping[str, dict[str, Any]] = {}  # qualified name -> the device's own containerEdits, for each of `devices`
     broken: Mapping[str, file_state.State] = {}  # path -> state of the file that could not be read: for `changed`
-    releases: tuple[str, ...] = releases.NAMES  # of the library, that `devices` and the like are said for
     unclear: Mapping[str, Unclear] = {}  # path -> why it can't be told what the file defines
     crashes: Mapping[str, frozenset[str]] = {}  # path -> the releases that may die of the file, with their runtime
     unread: tuple[Hidden, ...] = ()
@@ -93,6 +94,10 @@ class Hidden(NamedTuple):
     priorities: tuple[int, ...]  # the indices of unread entries
     releases: frozenset[str]
 
+    def hides_from(self, reader: Linked) -> bool:
+        """Tell whether the runtime reads nothing there; some follow a symlink whatever their library does."""
+        return reader.release in self.releases and not (reader.follows_links and self.why == LINK)
+
 
 class _Look(NamedTuple):
     """What was found in one file."""
@@ -106,10 +111,10 @@ class _Look(NamedTuple):
 
 def load(
     directories: Sequence[str] = SPEC_DIRS,
-    names: Collection[str] = releases.NAMES,
+    linked: Collection[Linked] = KNOWN,
     skipped: Optional[Callable[[str], object]] = None,
 ) -> Registry:
-    """Read every spec of `directories`, lowest priority first, as the releases `names` of the library resolve them.
+    """Read every spec of `directories`, lowest priority first, as the runtimes `linked` resolve them.
 
     A bad file is one of `errors`. Files are not read if their path is `skipped`.
     """
@@ -129,7 +134,7 @@ def load(
         if look.error:
             errors[path] = look.error
         looks[path] = look
-    return resolve(directories, specs, errors, names, hidden(directories))._replace(
+    return resolve(directories, specs, errors, linked, hidden(directories))._replace(
         broken=broken,
         unclear={path: look.unclear for path, look in looks.items() if look.unclear},
         crashes={path: look.crashes for path, look in looks.items() if look.crashes},
@@ -212,7 +217,7 @@ def hidden(directories: Sequence[str]) -> tuple[Hidden, ...]:
         later = tuple(range(priority + 1, len(directories)))
         if os.path.islink(directory) and os.path.isdir(directory):
             names = frozenset(releases.NAMES) - releases.having(releases.NAMES, "follows_directory")
-            found.append(Hidden(directory, "is a symlink", (priority,), names))
+            found.append(Hidden(directory, LINK, (priority,), names))
         elif not os.path.lexists(directory):
             names = releases.having(releases.NAMES, "missing_hides")
             found.append(Hidden(directory, "is missing", later, names))
@@ -226,10 +231,10 @@ def resolve(
     directories: Sequence[str],
     specs: Sequence[SpecFile],
     errors: dict[str, str],
-    names: Collection[str] = releases.NAMES,
+    linked: Collection[Linked] = KNOWN,
     unread: Collection[Hidden] = (),
 ) -> Registry:
-    """Which spec provides each name, for the releases `names` of the library, of which some see nothing of `unread`.
+    """Which spec provides each name, for the runtimes `linked`, of which some see nothing of `unread`.
 
     A conflict in a lower directory also takes a good definition in a higher one away. Where releases differ, a name is
     a conflict if it is one for any of them, and else comes from where the newest that resolves it finds it.
@@ -238,7 +243,7 @@ def resolve(
     edits: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, tuple[str, ...]] = {}
     shadowed: dict[str, tuple[str, ...]] = {}
-    for view in _views(specs, names, unread):
+    for view in _views(specs, linked, unread):
         for name, found in _providers(view).items():
             clash = [file.path for file, _own in found if sum(one.priority == file.priority for one, _own in found) > 1]
             winner, own = max(found, key=lambda one: one[0].priority)
@@ -257,40 +262,77 @@ def resolve(
         dict(sorted(conflicts.items())),
         {name: shadowed[name] for name in good if name in shadowed},
         {name: edits[name] for name in good},
-        releases=tuple(names),
         unread=tuple(unread),
     )
 
 
-def seen_with(registry: Registry, names: Collection[str]) -> Registry:
-    """`registry` as the releases `names` of the library resolve it."""
-    other = resolve(registry.directories, registry.specs, registry.errors, names, registry.unread)
-    kept = ("broken", "unclear", "crashes", "targets")
-    return other._replace(**{key: getattr(registry, key) for key in kept})
+def seen_with(registry: Registry, linked: Collection[Linked]) -> Registry:
+    """`registry` as the runtimes `linked` alone resolve it. Each file is what the newest of them sees in it."""
+    specs = [_taken_by(file, linked) for file in registry.specs]
+    found = resolve(registry.directories, specs, {}, linked, registry.unread)
+    return registry._replace(specs=found.specs, **{key: getattr(found, key) for key in _RESOLVED})
+
+
+_RESOLVED = ("devices", "edits", "conflicts", "shadowed")
+
+
+def on_host(registry: Registry, linked: Callable[[], Collection[Linked]]) -> Registry:
+    """`registry` as a host with these runtimes has it; a file that none of them reads is what other releases see in it.
+
+    `linked` is called, and may ask programs, only where the answer depends on it: on most hosts all agree.
+    """
+    names = [name for file in registry.specs for name in file.qualified_names]
+    odd = any(len(file.taken) > 1 or file.seen_by.isdisjoint(releases.NAMES) for file in registry.specs)
+    found = linked() if odd or len(set(names)) < len(names) else ()
+    if not found or found is ANY:
+        return registry
+    here = seen_with(registry, found)
+    unseen = [file for file in here.specs if not any(_reads(one, file, registry.unread) for one in found)]
+    rest = resolve(registry.directories, unseen, {}, unread=registry.unread)
+    told = here.devices.keys() | here.conflicts.keys()
+    merged: dict[str, Any] = {}
+    for key in _RESOLVED:
+        others = {name: one for name, one in getattr(rest, key).items() if name not in told}
+        merged[key] = dict(sorted({**others, **getattr(here, key)}.items()))
+    return here._replace(**merged)
 
 
 def resolving(registry: Registry, name: str) -> list[str]:
     """The releases of the library that resolve `name`, oldest first."""
-    return [one for one in releases.NAMES if name in seen_with(registry, [one]).devices]
+    return [one.release for one in KNOWN if name in seen_with(registry, [one]).devices]
+
+
+def _taken_by(file: SpecFile, linked: Collection[Linked]) -> SpecFile:
+    names = {one.release for one in linked}
+    taken = [one for one in file.taken if one.by & names] if len(file.taken) > 1 else []
+    return file._replace(spec=taken[0].spec) if taken else file
+
+
+def _reads(reader: Linked, file: SpecFile, unread: Collection[Hidden]) -> bool:
+    hidden = any(file.priority in one.priorities and one.hides_from(reader) for one in unread)
+    return reader.release in file.seen_by and not hidden
 
 
 _View = tuple[tuple[SpecFile, dict[str, Any]], ...]  # the files that a release takes for specs, and what for
 
 
-def _views(specs: Sequence[SpecFile], names: Collection[str], unread: Collection[Hidden]) -> list[_View]:
-    """What the releases `names` see of `specs`, newest first, each view once."""
+def _views(specs: Sequence[SpecFile], linked: Collection[Linked], unread: Collection[Hidden]) -> list[_View]:
+    """What the runtimes `linked` see of `specs`, that with the newest library first, each view once."""
     found: dict[tuple[tuple[int, int], ...], _View] = {}
-    for release in reversed([one.name for one in releases.EVERY if one.name in names]):
-        nothing = {priority for one in unread if release in one.releases for priority in one.priorities}
+    for reader in sorted(linked, key=lambda one: _AGE[one.release]):
+        nothing = {priority for one in unread if one.hides_from(reader) for priority in one.priorities}
         view: list[tuple[SpecFile, dict[str, Any]]] = []
         key: list[tuple[int, int]] = []
         for at, file in enumerate(specs):
             for which, one in enumerate(file.taken or (TakenSpec(file.spec, seen.EVERY),)):
-                if release in one.by and file.priority not in nothing:
+                if reader.release in one.by and file.priority not in nothing:
                     view.append((file, one.spec))
                     key.append((at, which))
         found.setdefault(tuple(key), tuple(view))
     return list(found.values())
+
+
+_AGE = {one.name: age for age, one in enumerate(reversed(releases.EVERY))}
 
 
 def _providers(view: _View) -> dict[str, list[tuple[SpecFile, dict[str, Any]]]]:

@@ -12,8 +12,9 @@ from ...runtimes.place import InstalledRuntime
 from ...runtimes.survey import RuntimeState, unsearched
 from ...spec.model import VERSIONS
 from ...spec.registry import Hidden, SpecFile
+from ...spec.seen.linked import Linked, named_libraries
 from ...spec.seen.seen import unknown_field
-from ..libraries import Linked, named_libraries, of_places
+from ..libraries import of_places
 from ..runtime.plan import owner
 from . import advice
 from .rule import NOTES, DoctorRule, Symptom
@@ -124,7 +125,7 @@ def unread_directories(view: HostView) -> Iterator[tuple[Hidden, str, tuple[str,
     """Yield (what hides directories, the runtimes that read nothing in them, these directories)."""
     registry = view.written.registry
     for one in registry.unread:
-        who = named_libraries((reader for reader in readers_of(view) if not reader.follows_links), one.releases)
+        who = named_libraries((reader for reader in readers_of(view) if one.hides_from(reader)), one.releases)
         if who:
             yield one, who, tuple(registry.directories[at] for at in one.priorities)
 

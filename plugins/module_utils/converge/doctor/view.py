@@ -169,8 +169,8 @@ def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optiona
         podman.compose_drops(places.path, found.places),
         *_claims(places, written, live.boot_id, store),
     )
-    names = [one.release for one in of_places(found.places)]
-    registry = seen_with(written.registry, names) if names else written.registry
+    linked = of_places(found.places)
+    registry = seen_with(written.registry, linked) if linked else written.registry
     return HostView(places, wanted, written._replace(managed=managed, registry=registry), live, running)
 
 

@@ -21,8 +21,8 @@ from ...spec.codec import encode
 from ...spec.names import file_name
 from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
+from ...spec.seen.linked import ANY, Linked, named_libraries
 from ..change import Change, Plan
-from ..libraries import ANY, Linked, named_libraries
 from .plan_spec import is_ours, plan_spec, room_made
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind

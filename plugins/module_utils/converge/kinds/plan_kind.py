@@ -24,9 +24,10 @@ from ...records import CdiError, Device
 from ...release.launcher import CDI_HOOK
 from ...runtimes import detect
 from ...spec import cap, codec, names, registry
+from ...spec.seen.linked import Linked
 from ..change import Change, Plan, plan_file
 from ..host_runtimes import HostRuntimes
-from ..libraries import Linked, libraries
+from ..libraries import libraries
 from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
 from .keep_lost import KeptDevices, Terms, find_replaced, keep_lost_devices, listed, with_lost

@@ -19,10 +19,10 @@ from ...records import CdiError
 from ...spec import codec, names
 from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
+from ...spec.seen.linked import ANY, Linked
 from ...spec.validate import validate
 from ..change import MODE, OR_FORCE, Change, Plan, not_ours
 from ..clashes import find_clashes
-from ..libraries import ANY, Linked
 
 TAKEN_OVER = "fleet.cdi wrote this, and {} does not know it any more. It is taken over: undo removes it"
 

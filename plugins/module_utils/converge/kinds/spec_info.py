@@ -3,21 +3,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare all specs of this host with the host: the registry, our own specs, and stale specs.
 
-It only reads and is cheap: it reads the specs, the manifest and the inventory, and checks every path in a spec once.
+It only reads and is cheap: it reads the specs, the manifest and the inventory, and checks every path in a spec once. It
+asks the runtimes for their versions only where these read the specs in different ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Callable, NamedTuple
 
 from ...discovery import inventory
 from ...discovery.out_of_service import Disabled, in_force
 from ...manifest import Manifest, read_manifest
 from ...records import CdiError, Device, as_document
-from ...spec.registry import Registry, load, names_of
+from ...spec.registry import Registry, load, names_of, on_host
 from ...spec.seen import releases
+from ...spec.seen.linked import ANY, Linked
 from ...spec.stale import LIVE, FileView, Reason, stale
+from ..libraries import of_host
 from .memory import memory_of
 
 
@@ -31,14 +36,20 @@ class Survey(NamedTuple):
     disabled: Mapping[str, Disabled] = {}  # by id: devices that an operator took out of service
 
 
-def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "") -> Survey:
-    """Compare every spec of `directories` with the host.
+def survey(
+    directories: Sequence[str],
+    state_dir: str,
+    inventory_path: str = "",
+    linked: Callable[[], Collection[Linked]] = lambda: ANY,
+) -> Survey:
+    """Compare every spec of `directories` with the host, whose runtimes read them as `linked` returns.
 
     Devices that are gone or new are found only in our own specs, by the inventory of this boot. They are left out if
     that inventory is missing, unusable or not wanted (""). Raises CdiError if the manifest or the record of devices out
     of service can't be read.
     """
-    return compare(load(directories), read_manifest(state_dir), _listed(inventory_path), in_force(state_dir))
+    registry = on_host(load(directories), linked)
+    return compare(registry, read_manifest(state_dir), _listed(inventory_path), in_force(state_dir))
 
 
 def compare(
@@ -89,8 +100,9 @@ def _in_order(names: frozenset[str]) -> list[str]:
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module spec_info for its `options`; it only reads. Raises CdiError."""
-    found = registry_document(survey(options["spec_dirs"], options["state_dir"], options["device_list"]))
-    return {**found, "kinds": kinds(read_manifest(options["state_dir"]))}, []
+    asked = partial(of_host, os.environ.get("PATH", ""))
+    found = survey(options["spec_dirs"], options["state_dir"], options["device_list"], asked)
+    return {**registry_document(found), "kinds": kinds(read_manifest(options["state_dir"]))}, []
 
 
 def kinds(manifest: Manifest) -> dict[str, str]:

@@ -26,7 +26,6 @@ from ...layout import kubelet_layout
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
 from ...release.needed_by import check_host
-from ...spec import registry
 from ...system import systemd
 from .. import module_diff
 from ..apply import apply
@@ -142,12 +141,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     content = rendered(options) if options["state"] == "present" else None
     if content is not None:
         settings = configuration.parse(json.loads(content), path)
-        warnings += delivery.warnings(
-            settings,
-            delivery.readers(settings.root),
-            registry.load(settings.spec_dirs),
-            delivery.kubelets(settings.root),
-        )
+        readers = delivery.readers(settings.root)
+        known = delivery.load_specs(settings.spec_dirs, lambda: readers)
+        warnings += delivery.warnings(settings, readers, known, delivery.kubelets(settings.root))
     change = write_config(path, content, options["state_dir"], options["force"], check)
     if change and not check:
         _reload()

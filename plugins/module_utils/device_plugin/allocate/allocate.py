@@ -117,7 +117,9 @@ class Allocator:
 
     def _fit(self, resource: Resource, units: Sequence[OfferedUnit], registry: Registry) -> Registry:
         """Return the specs on disk. Raises AllocateFailed for units that they changed, and for units with faults."""
-        now = specs.load(registry.directories) if specs.changed(registry) else registry
+        now = registry
+        if specs.changed(registry):
+            now = delivery.load_specs(registry.directories, partial(delivery.readers, self._root))
         out: Mapping[str, out_of_service.Disabled] = {}
         with suppress(CdiError):  # each health check reports that error
             out = out_of_service.in_force(self._state_dir)

@@ -15,15 +15,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
-from ...runtimes import detect, installations, survey
+from ...runtimes import detect, installations, survey, table
 from ...runtimes.survey import RuntimeReader
+from ...spec import registry as specs
 from ...spec.model import VERSIONS
 from ...spec.registry import Registry, SpecFile
-from ...spec.seen import releases
+from ...spec.seen.linked import Linked, of_runtime
 from ..config.configuration import PluginSettings
 from ..offer.resources import Resource
 
@@ -71,6 +72,8 @@ FIXED = {
     "expanded": Delivery(False, False, True),
 }
 
+NOTHING = specs.resolve((), (), {})
+
 
 def readers(root: str = "/", path: str = "") -> tuple[RuntimeReader, ...]:
     """Return the runtimes of this node, found in `path` (as the variable PATH) and where packages put them. Blocks.
@@ -80,6 +83,22 @@ def readers(root: str = "/", path: str = "") -> tuple[RuntimeReader, ...]:
     if root.rstrip("/"):
         return ()
     return survey.readers(survey.survey(installations.find_installations(path, names=survey.FOR_KUBELETS).places))
+
+
+def programs(root: str = "/") -> list[str]:
+    """Return the paths of the programs that `readers` asks: it answers anew when one is replaced."""
+    names = () if root.rstrip("/") else survey.FOR_KUBELETS
+    return [path for name in names for path in detect.programs(table.ENGINES[name].program, detect.DIRECTORIES)]
+
+
+def load_specs(directories: Sequence[str], ask: Callable[[], Sequence[RuntimeReader]]) -> Registry:
+    """Read the specs as the runtimes of this node do. Blocks longer where these must be asked: where they differ."""
+    return specs.on_host(specs.load(directories), lambda: [one for reader in ask() for one in _linked(reader)])
+
+
+def _linked(reader: RuntimeReader) -> tuple[Linked, ...]:
+    facts = reader.library, reader.follows_links, reader.is_newer
+    return of_runtime(reader.name, *facts) if reader.reads else ()
 
 
 def kubelets(root: str = "/", path: str = "") -> tuple[tuple[int, int], ...]:
@@ -97,15 +116,17 @@ _KUBELET = re.compile(r"(?:Kubernetes|k3s version) v([0-9]+)\.([0-9]+)")
 FIELD = (1, 29)  # first kubelet that passes on the field cdi_devices; 1.28 needs a feature gate
 
 
-def decide(mode: str, found: Sequence[RuntimeReader], files: Collection[SpecFile] = ()) -> Delivery:
-    """Return the ways for `mode` (configuration.DELIVERY) on a node with these runtimes, for devices of `files`.
+def decide(
+    mode: str, found: Sequence[RuntimeReader], registry: Registry = NOTHING, names: Collection[str] = ()
+) -> Delivery:
+    """Return the ways for `mode` (configuration.DELIVERY) on a node with these runtimes, for the qualified `names`.
 
     `auto` uses names if a runtime reads CDI or no runtime is known, and expanded edits if a runtime does not read CDI.
     It may use both: the kubelet's own runtime is not known, and an edit given twice applies once. But a runtime that
-    reads CDI and not these files refuses containers with unknown names: then `auto` uses expanded edits alone.
+    reads CDI and does not find these names refuses containers that have them: then `auto` uses expanded edits alone.
     """
     off = [one.why or f"{one.name} reads no CDI specs" for one in found if not one.reads]
-    lost = [why for why in (_unread(one, files) for one in found if one.reads) if why]
+    lost = [why for why in (_unread(one, registry, names) for one in found if one.reads) if why]
     none = bool(found) and len(off) + len(lost) == len(found)
     if mode == "auto":
         why = f"delivery auto: {'; '.join(lost)}; devices are spelled out" if lost else ""
@@ -117,8 +138,9 @@ def decide(mode: str, found: Sequence[RuntimeReader], files: Collection[SpecFile
     return fixed
 
 
-def _unread(reader: RuntimeReader, files: Collection[SpecFile]) -> str:
-    """Tell why a runtime that reads CDI can't find the names of these files, or return ""."""
+def _unread(reader: RuntimeReader, registry: Registry, names: Collection[str]) -> str:
+    """Tell why a runtime that reads CDI does not find these names where `registry` has them, or return ""."""
+    files, linked = files_of(names, registry), _linked(reader)
     known = {os.path.realpath(one) for one in reader.spec_dirs}
     for directory in dict.fromkeys(os.path.dirname(file.path) for file in files if known):
         if os.path.realpath(directory) not in known:
@@ -128,17 +150,38 @@ def _unread(reader: RuntimeReader, files: Collection[SpecFile]) -> str:
             )
     for file in files:
         version = str(file.spec["cdiVersion"]).removeprefix("v")
-        is_known = version in VERSIONS and bool(reader.newest)
+        is_known = version in VERSIONS and bool(reader.newest) and not reader.is_newer
         if is_known and VERSIONS.index(version) > VERSIONS.index(reader.newest):
             return f"{reader.name} reads CDI up to {reader.newest}, and {file.path} has {version}"
-        if reader.library and releases.row(reader.library) not in file.seen_by:
+        if linked and not any(one.release in file.seen_by for one in linked):
             return f"{reader.name} does not read {file.path} (`fleet-cdi validate` names its faults)"
-    return ""
+    return next(_elsewhere(reader, linked, registry, names), "") if linked else ""
 
 
-def files_of(resource: Resource, registry: Registry) -> tuple[SpecFile, ...]:
-    """Return the specs that define the devices of the resource."""
-    paths = {registry.devices.get(name) for unit in resource.units for name in unit.qualified_names}
+def _elsewhere(
+    reader: RuntimeReader, linked: Sequence[Linked], registry: Registry, names: Collection[str]
+) -> Iterator[str]:
+    kinds = {name.partition("=")[0] for name in names}
+    own = registry._replace(specs=tuple(file for file in registry.specs if not kinds.isdisjoint(file.kinds)))
+    seen = specs.seen_with(own, linked)
+    for name, path in ((name, registry.devices[name]) for name in names if name in registry.devices):
+        other = seen.devices.get(name)
+        if other is None:
+            yield f"{reader.name} does not find {name} in {path} (`fleet-cdi doctor` says why)"
+        elif other != path:
+            yield f"{reader.name} takes {name} from {other}, not from {path}"
+        elif seen.edits[name] != registry.edits[name]:
+            yield f"{reader.name} reads {name} in {path} otherwise (`fleet-cdi validate` says what)"
+
+
+def names_of(resource: Resource) -> tuple[str, ...]:
+    """Return the qualified names that containers get from the resource."""
+    return tuple(name for unit in resource.units for name in unit.qualified_names)
+
+
+def files_of(names: Iterable[str], registry: Registry) -> tuple[SpecFile, ...]:
+    """Return the specs that define these devices."""
+    paths = {registry.devices.get(name) for name in names}
     return tuple(file for file in registry.specs if file.path in paths)
 
 
@@ -152,7 +195,9 @@ def warnings(
     asked = [(one.delivery or settings.delivery, one.kinds) for one in settings.resources.values()]
     asked = asked or [(settings.delivery, ())]
     lines = [
-        decide(mode, found, [file for file in registry.specs if not kinds or file.spec["kind"] in kinds]).why
+        decide(
+            mode, found, registry, [one for one in registry.devices if not kinds or one.partition("=")[0] in kinds]
+        ).why
         for mode, kinds in asked
     ]
     if "cdi" in dict(asked) and versions and max(versions) < FIELD:
@@ -209,9 +254,9 @@ def expand(edits: Iterable[Mapping[str, Any]]) -> Expanded:
 def lost(resource: Resource, registry: Registry) -> tuple[str, ...]:
     """Return a message for each spec whose edits containers without CDI don't get in full."""
     found: dict[str, dict[str, None]] = {}
-    for file in files_of(resource, registry):
+    for file in files_of(names_of(resource), registry):
         found[file.path] = dict.fromkeys(expand([file.spec.get("containerEdits") or {}]).lost)
-    for name in (name for unit in resource.units for name in unit.qualified_names):
+    for name in names_of(resource):
         if name in registry.devices:  # otherwise the device can't be handed out, which probe.py reports
             found[registry.devices[name]].update(dict.fromkeys(expand([registry.edits[name]]).lost))
     return tuple(

@@ -85,5 +85,5 @@ def _ways(
     mode: str, resource: Resource, registry: Registry, readers: Sequence[delivery.RuntimeReader]
 ) -> tuple[delivery.Delivery, tuple[str, ...]]:
     """Return the way, and messages for the edits that get lost in it. Slow for many devices."""
-    found = delivery.decide(mode, readers, delivery.files_of(resource, registry))
+    found = delivery.decide(mode, readers, registry, delivery.names_of(resource))
     return found, delivery.lost(resource, registry) if found.expanded else ()

@@ -10,7 +10,7 @@ thousands of devices takes longer than the rest of a look.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Optional
 
@@ -22,9 +22,11 @@ from ...discovery.inventory import Inventory
 from ...files import canonical
 from ...manifest import read_manifest
 from ...records import REFUSE, CdiError
+from ...runtimes.survey import RuntimeReader
 from ...spec import registry as specs
 from ...spec.same_nodes import StrangeNodes
 from ...system.device_nodes import numbers_at
+from ..allocate import delivery
 from ..allocate.dra_claims import ClaimRegistry as Claims
 from ..allocate.dra_keeper import Keeper, KeptClaims, by_specs
 from ..config.configuration import PluginSettings
@@ -64,7 +66,10 @@ class _Files(NamedTuple):
 
 
 class Viewer:
-    """Look at the host by `settings`. With a `keeper`, each look also holds the devices of DRA claims."""
+    """Look at the host by `settings`. With a `keeper`, each look also holds the devices of DRA claims.
+
+    `ask` returns the runtimes of the node. It is called when specs or programs change, if it makes a difference.
+    """
 
     def __init__(
         self,
@@ -72,10 +77,12 @@ class Viewer:
         ledger: Ledger,
         keeper: Optional[Keeper] = None,
         lookout: Optional[Lookout] = None,
+        ask: Optional[Callable[[], Sequence[RuntimeReader]]] = None,
     ) -> None:
         self.settings = settings
         self.keeper = keeper
         self._lookout = lookout or Lookout(settings.root)
+        self._ask = ask or partial(delivery.readers, settings.root)
         self._ledger = ledger
         self._claims: Optional[Claims] = None
         self._states: tuple[file_state.State, ...] = ()
@@ -173,10 +180,11 @@ class Viewer:
     def _offer(self) -> NodeView:
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
-        states = (*map(file_state.contents, folders), file_state.state(settings.inventory))
+        programs = delivery.programs(settings.root)  # another release of a runtime may read the specs otherwise
+        states = (*map(file_state.contents, folders), *map(file_state.state, (settings.inventory, *programs)))
         is_new = self._known is None or states != self._states or self._doubtful
         if is_new:
-            problems, self._files = self._files.problems, _read(settings)
+            problems, self._files = self._files.problems, _read(settings, self._ask)
             # A damaged file gives the same problem again; a read that failed once need not fail at the next look.
             self._doubtful = self._files.problems not in ({}, problems)
         registry, found, strange, problems, complete = self._files
@@ -209,8 +217,8 @@ class Viewer:
                 parts.pop()
 
 
-def _read(settings: PluginSettings) -> _Files:
-    registry = specs.load(settings.spec_dirs)
+def _read(settings: PluginSettings, ask: Callable[[], Sequence[RuntimeReader]]) -> _Files:
+    registry = delivery.load_specs(settings.spec_dirs, ask)
     found, problems, complete = inventories.read_inventories(
         settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id()
     )

@@ -84,16 +84,16 @@ def _of_resource(name: str, seen: Sequence[Mapping[str, Any]]) -> list[str]:
 def would_offer(settings: PluginSettings) -> OfferedResources:
     """Return what an instance with these settings would offer on this host now. Changes nothing."""
     ledger = Ledger(settings.state_dir, inventory.boot_id())
-    view = Viewer(settings, ledger).look()
     readers = delivery.readers(settings.root)
+    view = Viewer(settings, ledger, ask=lambda: readers).look()
     resources, names, ways = {}, {}, {}
     for resource in view.offer.resources:
         roster = Roster(numa_nodes(settings.root))
         roster.update(resource, view.troubles[resource.name], 0.0)
         resources[resource.name] = roster.advertised
         names[resource.name] = {one: unit.qualified_names for unit in resource.units for one in unit.device_ids}
-        files = delivery.files_of(resource, view.registry)
-        ways[resource.name] = delivery.decide(resource.settings.delivery or settings.delivery, readers, files)
+        mode = resource.settings.delivery or settings.delivery
+        ways[resource.name] = delivery.decide(mode, readers, view.registry, delivery.names_of(resource))
     findings = [*view.offer.warnings, *view.problems.values(), *view.warnings]
     findings += [f"{name}: {why}" for name, why in view.offer.refused.items()]
     findings += [f"{name}: {way.why}" for name, way in ways.items() if way.why]

@@ -242,8 +242,8 @@ class TestReaders:
     def test_where_they_look_and_what_they_read(self):
         written, runs = self.state("cri-o", True), self.state("containerd", True, runs=True)
         runs = runs._replace(asked=running.Asked(running.RunningDaemon(True, ("/b",)), "", True))
-        assert [one[3:] for one in survey.readers([written])] == [(("/a",), "1.0.0", "1.1.0")]
-        assert [one[3:] for one in survey.readers([runs])] == [(("/b",), "1.0.0", "0.8.0")]
+        assert [one[3:] for one in survey.readers([written])] == [(("/a",), "1.0.0", "1.1.0", False, True)]
+        assert [one[3:] for one in survey.readers([runs])] == [(("/b",), "1.0.0", "0.8.0", False, False)]
 
     def test_why_not(self):
         old, broken = self.state("containerd", False, reads=""), self.state("cri-o", False, error="x: is broken")

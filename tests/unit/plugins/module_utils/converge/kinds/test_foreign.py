@@ -12,7 +12,6 @@ import re
 import pytest
 from layouts import layout_beside
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
@@ -24,7 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen.linked import ANY, Linked
 from ansible_collections.fleet.cdi.tests.unit import builders
 
 KIND = "nvidia.com/gpu"
@@ -121,16 +120,14 @@ def test_a_spec_that_we_refuse_and_some_release_reads_provides_its_kind(host, di
     assert plan.changes == () and path in plan.warnings[0]
     host.converge(foreign.REPLACE)
     ours = f"{host.directories[0]}/nvidia.com-gpu.json"
-    assert registry.load(host.directories, releases.BY_NAME).devices == {
-        f"{KIND}={name}": ours for name in ("0", "all")
-    }
+    assert registry.load(host.directories, ANY).devices == {f"{KIND}={name}": ours for name in ("0", "all")}
     assert undo(layout_beside(host.state_dir)).restored == (path,)
 
 
 def test_a_provider_that_a_runtime_here_does_not_read_is_said(host):
     path = host.theirs("etc", "nvidia.yaml", {**spec("0"), "cdiVersion": "0.7.0"})
     found = foreign.providers(KIND, registry.load(host.directories), read_manifest(host.state_dir))
-    here = (libraries.Linked("podman 4.9.3", "0.6.0"), libraries.Linked("docker 28.5.1", "1.0.0"))
+    here = (Linked("podman 4.9.3", "0.6.0"), Linked("docker 28.5.1", "1.0.0"))
     known = registry.load(host.directories)
     place = (host.directories[0], known, read_manifest(host.state_dir))
     plan = foreign.plan_foreign(KIND, OURS, foreign.USE, found, *place, libraries=lambda: here)

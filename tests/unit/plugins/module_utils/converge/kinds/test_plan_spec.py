@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Change
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
@@ -33,6 +32,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     Node,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen.linked import ANY, Linked
 
 KIND = "vendor.com/serial"
 
@@ -179,7 +179,7 @@ class Host:
         self.root = root
         self.etc, self.run, self.state_dir = (f"{root}/{name}" for name in ("etc", "run", "state"))
 
-    def converge(self, spec, directory=None, force=False, check=False, kind=KIND, linked=libraries.ANY):
+    def converge(self, spec, directory=None, force=False, check=False, kind=KIND, linked=ANY):
         def make(manifest):
             known = registry.load((self.etc, self.run))
             return plan_spec.plan_spec(kind, spec, directory or self.etc, known, manifest, force, lambda: linked)
@@ -375,7 +375,7 @@ class TestOtherSpecs:
     )
     def test_a_file_that_we_refuse_and_a_runtime_reads_is_in_the_way(self, host, linked, more, refused):
         other = host.put(host.etc, "vendor.json", json.dumps({**SPEC, **more}).encode())
-        before, here = host.everything(), [libraries.Linked("podman 9.9", linked)]
+        before, here = host.everything(), [Linked("podman 9.9", linked)]
         if refused:
             with pytest.raises(CdiError, match=f"port0 is also in {other}: podman 9.9 would resolve neither"):
                 host.converge(SPEC, linked=here)
@@ -385,7 +385,7 @@ class TestOtherSpecs:
 
     def test_what_a_newer_runtime_would_read_is_said(self, host):
         other = host.put(host.etc, "vendor.json", json.dumps({**SPEC, "cdiVersion": "1.2.0"}).encode())
-        (warning,) = host.converge(SPEC, linked=[libraries.Linked("podman 5.4.2", "0.8.0")]).warnings
+        (warning,) = host.converge(SPEC, linked=[Linked("podman 5.4.2", "0.8.0")]).warnings
         assert f"port0 is also in {other}: a newer runtime would resolve neither" in warning
 
     def test_a_file_whose_names_can_not_be_told_stops_a_write_of_its_kind_alone(self, host):
@@ -403,8 +403,8 @@ class TestOtherSpecs:
         crash = {**SPEC, "kind": "a.com/b", "cdiVersion": "0.5.0", "containerEdits": {"hooks": [None]}}
         other = host.put(host.run, "vendor.json", json.dumps(crash).encode())
         with pytest.raises(CdiError, match=f"{other} makes the CDI library of podman 5 and docker 28 crash"):
-            host.converge(SPEC, linked=[libraries.Linked("podman 5", "0.8.0"), libraries.Linked("docker 28", "1.0.0")])
-        host.converge(SPEC, linked=[libraries.Linked("podman 4.1", "0.4.0")])  # does not know that version
+            host.converge(SPEC, linked=[Linked("podman 5", "0.8.0"), Linked("docker 28", "1.0.0")])
+        host.converge(SPEC, linked=[Linked("podman 4.1", "0.4.0")])  # does not know that version
 
     def test_a_link_to_where_our_file_will_be_is_in_the_way(self, host):
         files.make_directory(host.etc)
@@ -416,7 +416,7 @@ class TestOtherSpecs:
     def test_a_directory_that_is_a_link_is_said_with_the_runtimes_that_do_not_follow_it(self, host):
         (host.root / "real").mkdir()
         (host.root / "etc").symlink_to("real")
-        old, new = libraries.Linked("podman 5.4.2", "0.8.0"), libraries.Linked("docker 29", "1.1.0", follows_links=True)
+        old, new = Linked("podman 5.4.2", "0.8.0"), Linked("docker 29", "1.1.0", follows_links=True)
         (warning,) = host.converge(SPEC, linked=[old, new]).warnings
         assert warning.endswith(f"podman 5.4.2 will not find it: {host.etc} is a symlink")
 

@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doct
     Host,
     device,
 )
+from ansible_collections.fleet.cdi.tests.unit.trees import host_cases
 
 
 @pytest.fixture
@@ -25,8 +26,18 @@ def host(tmp_path):
     return Host(tmp_path)
 
 
+@pytest.mark.parametrize("case", host_cases.CASES.values(), ids=list(host_cases.CASES))
+def test_what_the_runtimes_of_the_host_make_of_the_specs(tmp_path, case):
+    directories = host_cases.put(tmp_path, case)
+    found = spec_info.survey(directories, str(tmp_path / "state"), linked=lambda: host_cases.linked(case))
+    assert host_cases.told(tmp_path, found.registry) == host_cases.expected(case)
+    specs = spec_info.registry_document(found)["specs"]
+    assert {name for one in specs for name in one["names"]} >= found.registry.devices.keys()
+
+
 class TestSurvey:
-    def test_what_module_spec_info_returns(self, host):
+    def test_what_module_spec_info_returns(self, host, monkeypatch):
+        monkeypatch.setattr(spec_info, "of_host", lambda _path: ())
         ours = host.put("etc/a.json", "x", ours=True, deviceNodes=[{"path": "/dev/fleet-cdi-none"}])
         theirs = host.put("run/b.json", "x", "y")
         document, warnings = spec_info.answer(

@@ -38,8 +38,15 @@ BY_NAME = Delivery(True, True, False)
 ALL_WAYS = Delivery(True, True, True)
 SPELLED_OUT = Delivery(False, False, True)
 
-FILES = specs.registry(specs.spec("a.com/bb", {"0": ["/dev/null"]})).specs  # /etc/cdi/0.json, of version 0.6.0
-NEWER = [FILES[0]._replace(spec={**FILES[0].spec, "cdiVersion": "v1.1.0"})]
+KNOWN = specs.registry(specs.spec("a.com/bb", {"0": ["/dev/null"]}))  # /etc/cdi/0.json, of version 0.6.0
+NAMES = tuple(KNOWN.devices)
+
+
+def with_file(**more):
+    """The registry, with another file of these fields."""
+    (file,) = KNOWN.specs
+    file = file._replace(**more)
+    return resolve(KNOWN.directories, [file], {})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +75,7 @@ NEWER = [FILES[0]._replace(spec={**FILES[0].spec, "cdiVersion": "v1.1.0"})]
     ],
 )
 def test_which_ways_are_taken(mode, readers, ways, why):
-    found = decide(mode, readers, FILES)
+    found = decide(mode, readers, KNOWN, NAMES)
     assert found._replace(why="") == ways
     assert bool(found.why) == bool(why)
     assert why in found.why
@@ -76,8 +83,9 @@ def test_which_ways_are_taken(mode, readers, ways, why):
 
 def test_specs_of_a_version_that_the_runtime_does_not_read():
     """It passes over the whole file, and fails on the name."""
-    assert decide("auto", [HERE], FILES) == BY_NAME
-    found = decide("auto", [HERE], NEWER)
+    assert decide("auto", [HERE], KNOWN, NAMES) == BY_NAME
+    newer = with_file(spec={**KNOWN.specs[0].spec, "cdiVersion": "v1.1.0"})
+    found = decide("auto", [HERE], newer, NAMES)
     assert found._replace(why="") == SPELLED_OUT
     assert "containerd 2.1.4 reads CDI up to 1.0.0, and /etc/cdi/0.json has 1.1.0" in found.why
 
@@ -85,9 +93,9 @@ def test_specs_of_a_version_that_the_runtime_does_not_read():
 def test_a_directory_by_another_name(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    files = [FILES[0]._replace(path=str(tmp_path / "link/0.json"))]
-    assert decide("auto", [HERE._replace(spec_dirs=(str(tmp_path / "real"),))], files) == BY_NAME
-    assert decide("auto", [HERE._replace(spec_dirs=(str(tmp_path),))], files).expanded
+    moved = with_file(path=str(tmp_path / "link/0.json"))
+    assert decide("auto", [HERE._replace(spec_dirs=(str(tmp_path / "real"),))], moved, NAMES) == BY_NAME
+    assert decide("auto", [HERE._replace(spec_dirs=(str(tmp_path),))], moved, NAMES).expanded
 
 
 def test_every_mode_of_the_configuration_is_known():

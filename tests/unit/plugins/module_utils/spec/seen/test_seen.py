@@ -13,6 +13,7 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases, seen
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen.linked import ANY, by_release
 from ansible_collections.fleet.cdi.tests.unit.limits import settle
 
 TABLE = yaml.safe_load(Path(__file__).with_name("seen.yml").read_text(encoding="utf-8"))
@@ -102,7 +103,7 @@ class TestRegistry:
         assert found.devices == {"a.com/gpu=a0": f"{tmp_path}/a.json"} and not found.conflicts
         assert "1.2.0" in found.errors[f"{tmp_path}/b.json"]
         assert [sorted(file.seen_by)[-1] for file in found.specs] == ["newer", "newer"]
-        found = registry.load([str(tmp_path)], [*releases.NAMES, "newer"])
+        found = registry.load([str(tmp_path)], ANY)
         assert found.devices == {} and list(found.conflicts) == ["a.com/gpu=a0"]
 
     def test_what_only_some_release_reads_counts_for_that_one(self, tmp_path):
@@ -110,11 +111,11 @@ class TestRegistry:
             tmp_path, "a.json", containerEdits={"mounts": [{"hostPath": "/a", "containerPath": "/b", "type": "c"}]}
         )
         path = f"{tmp_path}/a.json"
-        found = registry.load([str(tmp_path)], ["0.5.1"])
+        found = registry.load([str(tmp_path)], by_release(["0.5.1"]))
         assert found.devices == {"a.com/gpu=a0": path}
         (file,) = found.specs
         assert (file.qualified_names, file.seen_by) == (["a.com/gpu=a0"], {"0.4.0", "0.5.0", "0.5.1"})
-        assert registry.load([str(tmp_path)], ["0.5.4"]).devices == {}
+        assert registry.load([str(tmp_path)], by_release(["0.5.4"])).devices == {}
         assert "minimum-version" in registry.load([str(tmp_path)]).errors[path]
 
     def test_a_file_that_can_not_be_told_is_named_and_the_others_resolve(self, tmp_path):
@@ -143,5 +144,5 @@ class TestRegistry:
             ([f"{tmp_path}/file", run], "1.1.0", {"run"}),
             ([f"{tmp_path}/file", run], "1.1.1", set()),
         ):
-            found = registry.load(directories, [name]).devices
+            found = registry.load(directories, by_release([name])).devices
             assert {qualified.partition(".com")[0] for qualified in found} == kinds, (directories, name)
