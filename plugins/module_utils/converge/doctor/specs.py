@@ -11,8 +11,8 @@ from functools import partial
 from ... import directories
 from ...discovery.out_of_service import health_of
 from ...runtimes.oci_runtimes import passes_environment
+from ...spec.seen.linked import named_libraries
 from ...spec.validate import ERROR, hooks_without_environment
-from ..libraries import named_libraries
 from . import advice
 from .rule import DoctorRule, Symptom
 from .runtimes import readers_of, too_new, unread_directories
@@ -42,7 +42,9 @@ def _of_another_version(view: HostView) -> set[str]:
 def _conflict(view: HostView) -> Iterator[Symptom]:
     for name, paths in view.written.registry.conflicts.items():
         others = " and ".join(path for path in paths if path != paths[-1])
-        yield Symptom(paths[-1], f"the same names are in {others}, so no runtime resolves any of them", name)
+        yield Symptom(
+            paths[-1], f"the same names are in {others}, so no runtime that reads both resolves any of them", name
+        )
 
 
 def _shadowed(view: HostView) -> Iterator[Symptom]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import rule, view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
@@ -15,7 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, table
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import CdiReading, InstalledRuntime, Setting
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked, RunningDaemon
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeState
@@ -66,9 +67,22 @@ class Host:
             prefix=str(self.root / "cdi"),
             spec_dirs=tuple(self.directories),
         )
-        seen = view.take(places, booted=False)
-        more = {"runtimes": runtimes, "runtime_warnings": warnings, **running}
-        return seen._replace(running=seen.running._replace(**more))
+        found = installations.Installations(tuple(one.place for one in runtimes), tuple(warnings))
+        installed = mock.patch.object(installations, "find_installations", lambda *_arguments: found)
+        with installed, mock.patch.object(view, "survey_runtimes", lambda *_arguments: runtimes):
+            seen = view.take(places, booted=False)
+        return seen._replace(running=seen.running._replace(**running))
+
+    def link_directory(self):
+        """Make the first directory a symlink."""
+        (self.root / "etc").rename(self.root / "real")
+        (self.root / "etc").symlink_to("real")
+
+    def ask_for_devices(self):
+        """The settings ask for devices of the kind in the first directory."""
+        memory = {"wanted": {"entries": {}}, "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
+        with locked_manifest(str(self.root / "state")) as manifest:
+            manifest.remember({KIND: {**memory, "directory": self.directories[0]}})
 
     def diagnose(self, *runtimes, **running):
         return rule.find_problems(RULES, self.view(*runtimes, **running))

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     ANCIENT,
-    KIND,
     NEW,
     OFF,
     OFF_TOO,
@@ -50,9 +48,7 @@ class TestRuntimes:
 
     def test_a_directory_of_ours_in_which_no_runtime_looks(self, host):
         """One that has CDI off looks nowhere, and is another finding."""
-        memory = {"wanted": {"entries": {}}, "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
-        with locked_manifest(str(host.root / "state")) as manifest:
-            manifest.remember({KIND: {**memory, "directory": host.directories[0]}})
+        host.ask_for_devices()
         host.put("etc/a.json", "x")
         elsewhere, there = runtime("podman", "5.4.2", "0.8.0"), runtime("docker", "29.2.0", "1.1.0")
         (host.root / "link").symlink_to("etc")  # as /var/run is one
@@ -102,9 +98,7 @@ class TestRuntimes:
         Path(host.directories[0]).rename(host.root / "real")
         Path(host.directories[0]).symlink_to(host.root / "real")
         host.put(f"{place}/a.json", "x")
-        memory = {"wanted": {"entries": {}}, "inventory": "", "gone": {}, "offered": {"id:x": ["x"]}}
-        with locked_manifest(str(host.root / "state")) as manifest:
-            manifest.remember({KIND: {**memory, "directory": host.directories[0]}})
+        host.ask_for_devices()
         looking = OLD._replace(reading=OLD.reading._replace(spec_dirs=tuple(host.directories)))
         assert [one.rule for one in host.diagnose(looking)] == ["directory-unread"]
 

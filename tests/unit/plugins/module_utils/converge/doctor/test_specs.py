@@ -14,6 +14,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doct
     KIND,
     NEW,
     OLD,
+    runtime,
     told,
 )
 
@@ -40,9 +41,27 @@ class TestSpecs:
             ("hook-not-executable", f"{host.root}/run/e.json"),
         ]
         assert found[1].problem == (
-            f"the same names are in {host.root}/etc/a.json, so no runtime resolves any of them: {KIND}=x"
+            f"the same names are in {host.root}/etc/a.json, so no runtime that reads both resolves any of them: "
+            f"{KIND}=x"
         )
         assert found[2].problem == f"overrules {host.root}/etc/a.json: {KIND}=y"
+
+    @pytest.mark.parametrize(
+        ("version", "files", "rules"),
+        [
+            ("28.3.0", ["a.json"], ["directory-not-searched"]),
+            ("28.3.0", ["a.json", "b.json"], ["directory-not-searched", "conflict"]),
+            ("28.1.0", ["a.json"], ["directory-unread", "directory-not-searched"]),
+            ("28.1.0", ["a.json", "b.json"], ["directory-unread", "directory-not-searched"]),
+        ],
+    )
+    def test_a_directory_that_is_a_symlink_for_a_runtime_that_follows_it(self, host, version, files, rules):
+        """From release 28.2 on docker hands its library the directory behind the link."""
+        host.link_directory()
+        host.ask_for_devices()
+        for name in files:
+            host.put(f"etc/{name}", "x")
+        assert [one.rule for one in host.diagnose(runtime("docker", version, "1.0.0"))] == rules
 
     def test_one_file_that_shadows_a_hundred_names_is_one_finding(self, host):
         names = [f"d{number:02}" for number in range(100)]
