@@ -90,8 +90,8 @@ _DEADLY = re.compile(
 
 def read_sight(content: bytes, path: str, reading: Optional[codec.SpecReading] = None) -> Sight:
     """Return how the releases read the bytes of the file `path`; `reading` is codec's result, if known."""
-    if reading is not None and reading.spec is not None and all(one.rule != "null" for one in reading.findings):
-        return _valid(reading.spec)  # all releases that take it read the same; of a null it has nothing any more
+    if reading is not None and reading.spec is not None:
+        return _valid(reading.spec, (one.pointer for one in reading.findings if one.rule == "null"))
     try:
         tree = read_tree(content, path)
     except FileRefused:
@@ -116,10 +116,14 @@ def read_sight(content: bytes, path: str, reading: Optional[codec.SpecReading] =
     return Sight(tuple(taken), frozenset(crashes))
 
 
-def _valid(spec: dict[str, Any]) -> Sight:
-    """What the releases make of a valid spec: only its version and its fields, empty ones too, can be new to them."""
+def _valid(spec: dict[str, Any], nulls: Iterable[str]) -> Sight:
+    """What the releases make of a valid spec: all that take it read the same.
+
+    Only its version and its fields can be new to them, empty ones too, and `nulls`, as in unknown_field.
+    """
     by = releases.declaring(spec["cdiVersion"])
-    for table, key, in_root_class in {(use.table, use.key, use.value == "/") for use in _fields(spec, model.SPEC)}:
+    fields = {(use.table, use.key, use.value == "/") for use in _fields(spec, model.SPEC)}
+    for table, key, in_root_class in fields.union((*_null_field(one)[:2], False) for one in nulls):
         by &= releases.knowing(table, key)
         if in_root_class:
             by = releases.having(by, "root_class")

@@ -129,6 +129,24 @@ class TestRegistry:
         assert "1.1.0" in found.crashes[f"{tmp_path}/c.json"]
         assert not registry.changed(found)
 
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("a.yaml", "annotations: {1: x}\ncontainerEdits: null\n"),
+            ("a.json", '"annotations": {"' + 300 * "k" + '": "x"}, "containerEdits": null'),
+        ],
+    )
+    def test_a_valid_file_is_never_unclear(self, tmp_path, name, text):
+        """Else nobody would name it: it has no fault, and is in no list."""
+        fields = {"cdiVersion": "0.6.0", "kind": "a.com/gpu", "devices": TABLE["defaults"]["devices"]}
+        whole = yaml.safe_dump(fields) + text if name == "a.yaml" else json.dumps(fields)[:-1] + f", {text}}}"
+        (tmp_path / name).write_text(whole)
+        reading = codec.read(whole.encode(), name)
+        assert reading.spec is not None and "null" in {one.rule for one in reading.findings}
+        found = registry.load([str(tmp_path)])
+        assert list(found.devices) == ["a.com/gpu=a0"] and not found.unclear
+        assert found.specs[0].seen_by == names_of("from 0.6.0")
+
     def test_directories_that_some_releases_do_not_read(self, tmp_path):
         for name in ("real", "run"):
             (tmp_path / name).mkdir()
