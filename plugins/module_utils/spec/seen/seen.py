@@ -39,7 +39,7 @@ class Unclear(NamedTuple):
     """A file of which can't be told what it defines."""
 
     why: str
-    text: str = ""  # its content; "" if unknown
+    text: str = ""  # its content, each line ended by \n; "" if unknown
 
     def may_define(self, kind: str) -> bool:
         """Whether it may be a spec of `kind`: YAML can't say a kind without having it in the text, escaped or not."""
@@ -74,15 +74,18 @@ class Sight(NamedTuple):
         return NONE.union(*(one.by for one in self.taken))
 
 
-# A tag that may make text of base64, which !!str does not, or a directive that gives tags another meaning. It may stand
-# anywhere, as not only \n ends a line of YAML.
+# What ends a line of YAML besides \n. An escaped end of a line joins the text before and after it.
+_BREAK = re.compile("\r\n?|[\x85\u2028\u2029]")
+
+# A tag that may make text of base64, which !!str does not, or a directive that gives tags another meaning.
 _HIDING = re.compile(r"!<|%TAG|!(?!!str[ \t])\S*!")
-_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|.)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\n[ \t]*|.)", re.DOTALL)
 
 # What makes a release crash: null, written out or as an item that is only a dash, an anchor or a tag; a kind with
-# a part of one letter, which a path that begins with a slash is not.
+# a part of one letter, which a path that begins with a slash is not. No text may match a part of it in two ways: the
+# time to search a file of others has to grow with its length and no faster.
 _DEADLY = re.compile(
-    r"(?i:\bnull\b)|~|^[ \t?:-]*-[ \t]*(?:[&!]\S*[ \t]*)*(?:#.*)?$"
+    r"(?i:\bnull\b)|~|^[ \t?:-]*-[ \t]*(?:[&!]\S*[ \t]+)*(?:[&!]\S*|#.*)?$"
     r"|(?<![\w./-])(?:[A-Za-z]/[A-Za-z]|[A-Za-z][\w.-]*/[A-Za-z](?![\w./-]))",
     re.MULTILINE,
 )
@@ -177,10 +180,10 @@ def _fields(value: dict[str, Any], table: model.FieldTable, pointer: str = "") -
 
 def _text(content: bytes) -> str:
     """Return the text of a file, to search for a kind in it."""
-    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
-        if content.startswith(mark):
-            return content[2:].decode(encoding, "replace")
-    return content.decode("utf-8", "replace")
+    marks = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+    encoding = marks.get(content[:2])
+    text = content[2:].decode(encoding, "replace") if encoding else content.decode("utf-8", "replace")
+    return _BREAK.sub("\n", text)
 
 
 def _unescaped(found: re.Match[str]) -> str:
@@ -188,4 +191,4 @@ def _unescaped(found: re.Match[str]) -> str:
     if escape[0] in "xuU" and len(escape) > 1:
         code = int(escape[1:], 16)
         return chr(code) if code < 0x110000 else ""
-    return "/" if escape == "/" else "" if escape.lstrip("\r").startswith("\n") else escape
+    return "" if escape.startswith("\n") else escape

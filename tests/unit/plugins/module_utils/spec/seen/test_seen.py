@@ -59,6 +59,11 @@ def test_case(case):
         (b"kind: a.com/gpus", True),  # it may be a key of something else, and to be asked for costs little
         (b"kind: a.com/nic: b", False),
         (b"{", False),
+        (b'kind: "a.com\\\n  /gpu"', True),
+        (b'kind: "a.com\\\r\n  /gpu"', True),
+        (b'kind: "a.com\\\r /gpu"', True),
+        (b'kind: "a.com\\\xc2\x85/gpu"', True),
+        (b'kind: "a.com\\\xe2\x80\xa8/gpu"', True),
     ],
 )
 def test_a_file_that_is_unclear_may_define_only_kinds_that_are_in_it(text, may):
@@ -78,6 +83,13 @@ def test_a_file_that_is_unclear_may_define_only_kinds_that_are_in_it(text, may):
         ("mounts: [~]", True),
         ("mounts:\n-\n", True),
         ("mounts:\n- &x # nothing", True),
+        ("mounts:\n- &x !!map \n", True),
+        ("mounts:\r\n-\r\n", True),
+        ("mounts:\r-\r", True),
+        ("mounts:\u2028-\u2028", True),
+        (f"mounts:\n- {40000 * '&'} b", False),  # in a time that grows with the length, and no faster
+        (f"mounts:\n- {40000 * '&x '} b", False),
+        (f"mounts:\n- {40000 * '- '} b", False),
         ("kind: a.com/gpu\nmounts:\n- hostPath: /a/b\n  containerPath: /dev/c", False),
     ],
 )
