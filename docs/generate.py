@@ -172,7 +172,9 @@ ABOUT_RULES = """\
 `fleet-cdi validate`, `specs` and `doctor`, and the modules `fleet.cdi.spec` and `fleet.cdi.spec_info`, report each
 problem of a spec with the name of its rule in brackets. Most rules are those of the
 [reference library](https://github.com/cncf-tags/container-device-interface): {same}.
-Runtimes refuse a file that breaks one of these too.
+Runtimes refuse a file that breaks one of these too. Only `version`, `field-since`, `field-until` and `root-class` are
+not rules of each release: another one may read the file all the same. `seen_by` of `fleet-cdi specs --json` lists
+those that do.
 
 This page lists the other rules. They are tested against two releases of the library: 0.8.1, for specs that declare a
 version below 1.1.0, and 1.1.1 for those that declare 1.1.0. Every example below is a test.
