@@ -123,6 +123,8 @@ options:
   spec_dir:
     description:
       - The spec directory. It is made if it is missing.
+      - A directory other than C(/etc/cdi) and C(/var/run/cdi) counts alone. Then files in these two are neither a
+        conflict nor a provider of the kind, also if a runtime reads them too.
     type: path
     default: /etc/cdi
   root:
