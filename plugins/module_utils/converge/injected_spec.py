@@ -56,9 +56,10 @@ def _warnings(names: Sequence[str], there: registry.Registry, linked: Sequence[L
     for name in names:
         lacking = [runtime for runtime, view in views.items() if name not in view.devices]
         if lacking:
-            does = ", ".join(registry.resolving(there, name))
+            known = ", ".join(registry.resolving(there, name))
+            does = f"CDI library {known}" if known else "a newer CDI library than those that are known here"
             who = named_libraries((one for one in linked if one.runtime in lacking), releases.BY_NAME)
-            yield f"{name}: {who} does not resolve it, only CDI library {does}. {ADVICE}"
+            yield f"{name}: {who} does not resolve it, only {does}. {ADVICE}"
         for runtime, view in views.items():
             other = view.devices.get(name, there.devices[name])
             if other != there.devices[name]:
