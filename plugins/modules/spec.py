@@ -102,12 +102,15 @@ options:
       - V(keep) leaves it in the spec until it is free, with a warning that names who holds it. What requests hold goes
         with the next refresh after they gave it back, what containers have with the next run of this module after they
         were removed.
+      - If one of these engines does not answer, as when docker has stopped and left containers, nobody can tell what
+        its containers have. Then each device that would go counts as held, and the warning or the error names the
+        engine.
       - V(fail) refuses, with nothing changed.
       - V(drop) removes it anyway.
       - Where our spec makes room for one of another tool (O(on_foreign_kind)), no held device can stay in it. Under
         V(keep) a warning then names who holds one by a name that the other spec does not offer.
       - Containers of containerd and CRI-O are the kubelet's, whose devices count as granted. Those of an ordinary
-        user's podman are not seen. An engine that does not answer is a warning.
+        user's podman are not seen.
     type: str
     choices: [keep, fail, drop]
     default: keep

@@ -193,11 +193,15 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[HeldFile, ...]:
             found.append(HeldFile(ledger, who, ". ".join(("Give them back (DEL, or `fleet-cdi grants gc`)", *left))))
     specs = holders.written(manifest)
     names = {name: nodes for one in specs.values() for name, nodes in one.items()}
-    for container in containers.find_containers(names).containers:
+    asked = containers.find_containers(names)
+    for container in asked.containers:
         if container.runs:
             path = next(path for path, one in specs.items() if container.devices[0] in one)
             has = holders.some(container.devices)
             found.append(HeldFile(path, f"{path}: {container} has {has}", "Stop it first"))
+    for why in asked.unknown:
+        path = next(iter(specs))
+        found.append(HeldFile(path, f"{path}: a container may have {holders.some(names)} ({why})"))
     return tuple(found)
 
 

@@ -62,6 +62,11 @@ class RunningContainers(NamedTuple):
     containers: tuple[Container, ...]
     trouble: tuple[str, ...] = ()
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Why there may be more containers that have the devices, and how to find out, for people."""
+        return tuple(f"{why}; run this again when it answers" for why in self.trouble)
+
 
 class ListedContainers(NamedTuple):
     """The ids of all containers, and why an engine could not be asked."""

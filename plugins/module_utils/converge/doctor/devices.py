@@ -102,7 +102,8 @@ RULES = (
         "device-leaving",
         _dropped,
         "nothing: it goes with the refresh after a request gave it back (`fleet-cdi grants list`), and with the next "
-        "provisioning after a container that has it was removed (`podman ps --all`); on_held 'drop' takes it now",
+        "provisioning after a container that has it was removed (`podman ps --all`, `docker ps --all`), or an engine "
+        "answers that could not be asked; on_held 'drop' takes it now",
         status=NOTES,
     ),
     DoctorRule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),

@@ -5,7 +5,8 @@
 
 An engine resolves names again at every start, so a container can't be restarted without the spec of its device, and
 under a name that moved it would get another one. `keep` leaves such a device in its spec, under the names that
-containers were made with, and notes this in the manifest. A device that a request held goes with the next refresh after
+containers were made with, and notes this in the manifest. While an engine can't be asked, its containers may have each
+device that goes, so all of them count as held. A device that a request held goes with the next refresh after
 it is given back. A device or name that a container had goes with the next run of the module: a refresh can't ask
 engines, because it runs confined, and at boot before them.
 """
@@ -23,6 +24,10 @@ from .memory import Memory
 from .plan_kind import FoundDevices, WantedKind
 
 KEEP, FAIL, DROP = "keep", "fail", "drop"  # option on_held
+
+UNKNOWN = (
+    "a container, maybe"  # noted where an engine could not be asked: only a run that can ask it lets the device go
+)
 
 Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
 
@@ -67,25 +72,25 @@ def keep_held(
     found = find({name: nodes[name] for names in (*asked.values(), moving) for name in names if name in nodes})
     leaving, held = {}, []
     for id_, names in asked.items():
-        users = [one for one in found.containers if set(one.devices) & set(names)]
-        requests = granted.by(id_)
-        if users or requests:
-            leaving[id_] = tuple(sorted(f"{one.engine} container {one.name}" for one in users))
-            held.append(HeldDevice(tuple(names[:-1]), (*requests, *map(str, users))))
+        by = (*granted.by(id_), *_users(found, names))
+        if by:
+            noted = [f"{one.engine} container {one.name}" for one in found.containers if set(one.devices) & set(names)]
+            leaving[id_] = (*sorted(noted), *([UNKNOWN] if found.unknown else []))
+            held.append(HeldDevice(tuple(names[:-1]), by))
     used: dict[str, list[str]] = {}
     for name, id_ in moving.items():
-        users = [one for one in found.containers if name in one.devices]
-        if users:
+        by = _users(found, [name])
+        if by:
             used.setdefault(id_, []).append(name.partition("=")[2])
-            held.append(HeldDevice((name,), tuple(map(str, users))))
+            held.append(HeldDevice((name,), by))
     if not held:
-        return KeptKind(wanted, (), found.trouble)
+        return KeptKind(wanted)
     _refuse(wanted.kind, held, choice)
     if wanted.entries is None:  # absent: the last requested settings, without a device of their own
         known = {key: value for key, value in before.wanted.items() if key in WantedKind._fields}
         wanted = WantedKind(kind=wanted.kind, **known)._replace(entries={})
     wanted = wanted._replace(leaving=leaving, used_names=used)
-    return KeptKind(wanted, tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+    return KeptKind(wanted, tuple(held), _warnings(wanted.kind, held))
 
 
 def check_served(
@@ -105,22 +110,19 @@ def check_served(
         return ()
     lost = {name: nodes for name, nodes in holders.offered(live).items() if name not in served}
     found = find(lost)
-    by: dict[str, list[str]] = {}
-    for one in found.containers:
-        for name in filter(lost.__contains__, one.devices):
-            by.setdefault(name, []).append(str(one))
+    by = {name: [*_users(found, [name])] for name in lost}
     for id_, names in (before.offered if before else {}).items():
         for name in [f"{wanted.kind}={name}" for name in names if f"{wanted.kind}={name}" in lost]:
-            by.setdefault(name, []).extend(granted.by(id_))
+            by[name].extend(granted.by(id_))
     held = [HeldDevice((name,), tuple(users)) for name, users in by.items() if users]
     if not held:
-        return found.trouble
+        return ()
     _refuse(wanted.kind, held, choice, "for a warning instead")
     text = (
         f"{wanted.kind}: {_named(held)}; our spec makes room all the same for one of another tool that does not offer "
         "this name, so that a container with it can't be started again. on_foreign_kind 'replace' keeps ours"
     )
-    return (*found.trouble, text)
+    return (text,)
 
 
 def _dropped(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str, tuple[str, ...]]:
@@ -152,19 +154,23 @@ def _of_content(
         return KeptKind(wanted)
     content = wanted.content or {}
     stay = {f"{wanted.kind}={device.get('name')}" for device in content.get("devices", ())}
-    found = find({name: paths for name, paths in nodes.items() if name not in stay})
-    users: dict[str, list[str]] = {}
-    for one in found.containers:
-        for name in one.devices:
-            users.setdefault(name, []).append(str(one))
+    gone = {name: paths for name, paths in nodes.items() if name not in stay}
+    found = find(gone)
+    users = {name: by for name in gone if (by := _users(found, [name]))}
     if not users:
-        return KeptKind(wanted, (), found.trouble)
-    held = [HeldDevice((name,), tuple(by)) for name, by in users.items()]
+        return KeptKind(wanted)
+    held = [HeldDevice((name,), by) for name, by in users.items()]
     _refuse(wanted.kind, held, choice)
     entries = [device for device in live["devices"] if f"{wanted.kind}={device['name']}" in users]
     shared = {key: value for key, value in live.items() if key not in ("kind", "cdiVersion")}
     content = {**(wanted.content or shared), "devices": [*content.get("devices", ()), *entries]}
-    return KeptKind(wanted._replace(content=content), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+    return KeptKind(wanted._replace(content=content), tuple(held), _warnings(wanted.kind, held))
+
+
+def _users(found: containers.RunningContainers, names: Collection[str]) -> tuple[str, ...]:
+    """Return the containers that have, or may have, any of these devices, for people."""
+    users = [str(one) for one in found.containers if not set(names).isdisjoint(one.devices)]
+    return (*users, *(f"{UNKNOWN} ({why})" for why in found.unknown))
 
 
 def _refuse(
@@ -182,13 +188,21 @@ def _refuse(
 def _warnings(kind: str, held: Sequence[HeldDevice]) -> tuple[str, ...]:
     text = (
         f"{kind}: {_named(held)}; it stays in the spec under this name, though the settings no longer say so. What "
-        "requests hold goes when they give it back, what containers have with the next run after they were removed; "
-        "on_held 'drop' takes it now"
+        "requests hold goes when they give it back, what containers have or may have with the next run after they were "
+        "removed, or after their engine said that it has none; on_held 'drop' takes it now"
     )
     return (text,)
 
 
 def _named(held: Sequence[HeldDevice]) -> str:
-    shown = [f"{one.names[0]} is held by {holders.some(one.by)}" for one in held[: holders.SOME]]
-    more = len(held) - holders.SOME
-    return "; ".join(shown) + (f"; and {more} more devices" if more > 0 else "")
+    """Return the devices and who holds them, those of the same holders together."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for one in held:
+        names.setdefault(one.by, []).append(one.names[0])
+    groups = [*names.items()]
+    shown = [
+        f"{holders.some(some)} {'are' if some[1:] else 'is'} held by {holders.some(by)}"
+        for by, some in groups[: holders.SOME]
+    ]
+    more = sum(len(some) for _by, some in groups[holders.SOME :])
+    return "; ".join(shown) + (f"; and {more} more devices" if more else "")

@@ -10,7 +10,6 @@ step fails, put the files back.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from ... import files, schema
@@ -61,25 +60,25 @@ def converge_runtime(
 ) -> RuntimeOutcome:
     """Bring the configuration of one runtime to `wanted`; None takes back all that we ever set.
 
-    `on_held` decides what to do if that turns CDI off while containers have devices by it. Raises CdiError, with the
-    files put back.
+    `on_held` decides what to do if that turns CDI off while containers have, or may have, devices by it. Raises
+    CdiError, with the files put back.
     """
     by = by or Restarter()
     made = plan_runtime(place, wanted, read_manifest(state_dir), Source(), managed_by)
     off = made.changes and made.before.enabled and not made.after.enabled
     users = by.using(place.name) if off and on_held != leaving.DROP else containers.RunningContainers(())
-    held = _named(users.containers)
+    held = _named(users)
     if held and on_held == leaving.FAIL:
         raise CdiError(f"{'; '.join(held)}. Nothing was changed. Remove them, or let on_held be 'keep' or 'drop'.")
     if held:
         asked = by.ask(place)
-        why = f"{'; '.join(held)}; CDI stays on until they are removed and this runs again (on_held 'drop': off now)"
+        why = f"{'; '.join(held)}; CDI stays on until none is left and this runs again (on_held 'drop': off now)"
         unchanged = RuntimePlan((), made.before, made.before)
         return RuntimeOutcome(unchanged, running.is_pending(asked, made.before), False, (why,))
     asked = by.ask(place)
     pending = running.is_pending(asked, made.after)
     decision = daemon_restart.decide(place, pending, asked, restart, by)  # before anything is written
-    warnings = [*users.trouble, *made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
+    warnings = [*made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
     if check and made.changes:
         read_manifest(state_dir).check(change.path for change in made.changes)
     elif made.changes:
@@ -91,11 +90,12 @@ def converge_runtime(
     return RuntimeOutcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
 
 
-def _named(users: Sequence[containers.Container]) -> list[str]:
+def _named(users: containers.RunningContainers) -> list[str]:
     """Return the containers that could not be started again, for people."""
-    shown = [f"{one} has {holders.some(one.devices)}" for one in users[: holders.SOME]]
-    more = len(users) - holders.SOME
-    return [*shown, *([f"and {more} more containers"] if more > 0 else [])]
+    shown = [f"{one} has {holders.some(one.devices)}" for one in users.containers[: holders.SOME]]
+    more = len(users.containers) - holders.SOME
+    unknown = [f"a container may have CDI devices ({why})" for why in users.unknown]
+    return [*shown, *([f"and {more} more containers"] if more > 0 else []), *unknown]
 
 
 def _write(place: InstalledRuntime, made: RuntimePlan, manifest: Manifest, restart: bool, by: Restarter) -> None:

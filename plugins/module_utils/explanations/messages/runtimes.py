@@ -130,9 +130,10 @@ EXPLANATIONS = (
         id="FC1359",
         title="The containers of an engine can't be told",
         messages=("its containers can't be told",),
-        means="A warning. Podman, docker or the CRI did not answer, or not in time, or docker has stopped and left "
+        means="Podman, docker or the CRI did not answer, or not in time, or docker has stopped and left "
         "containers, which may still run.",
-        why="Without the answer, fleet.cdi does not know if a claim is still in use, and keeps it.",
+        why="Without the answer, fleet.cdi does not know if a claim or a device is still in use. It keeps the claim, "
+        "keeps what the settings drop (`on_held`), and undo touches nothing without force.",
         do="Start the daemon if it should run. If the engine was removed, remove its data, too.",
         more="systemctl status docker",
     ),

@@ -63,6 +63,14 @@ def has(**users):
     return find
 
 
+DOCKER = "docker: its containers can't be told: its daemon does not run, and /var/lib/docker/containers has containers"
+
+
+def silent(_names):
+    """A docker that can't be asked."""
+    return RunningContainers((), (DOCKER,))
+
+
 def keep(entries, find, choice="keep", requests=None, found=(), known=None, live=True):
     wanted = WantedKind(KIND, entries)
     before = memory.Memory({**known_wanted(), **(known or {})}, "/etc/cdi", "", CARDS)
@@ -95,6 +103,13 @@ def known_wanted():
         (None, has(web="9"), None, {}),
         (None, None, Requests(_1="request a (gpu/rule)"), {id_of(1): ()}),
         (OTHERS, has(web="0"), None, {id_of(1): ("podman container web",)}),
+        (None, silent, None, {id_of(1): (leaving.UNKNOWN,), id_of(2): (leaving.UNKNOWN,)}),
+        (
+            None,
+            silent,
+            Requests(_1="request a (gpu/rule)"),
+            {id_of(1): (leaving.UNKNOWN,), id_of(2): (leaving.UNKNOWN,)},
+        ),
         (ENTRIES, has(web="0"), None, {}),  # it is missed, and not dropped
     ],
 )
@@ -107,7 +122,7 @@ def test_what_is_held_stays(entries, find, requests, held):
             "nothing more is offered, and it stays the role's"
         )
     if held:
-        with pytest.raises(CdiError, match=rf"{KIND}=.* is held by .*Nothing was changed"):
+        with pytest.raises(CdiError, match=rf"{KIND}=.* (is|are) held by .*Nothing was changed"):
             keep(entries, find, leaving.FAIL, requests)
         assert keep(entries, find, leaving.DROP, requests) == leaving.KeptKind(WantedKind(KIND, entries))
 
@@ -228,6 +243,15 @@ class TestOtherSettings:
         assert host.spec() == {} and other.exists()
         assert not any("is held by" in text for text in run(WIDE, has(**users), requests).warnings)
 
+    def test_what_nobody_can_tell_is_named_if_another_tool_serves_instead(self, host, run):
+        host.insert(1, 2)
+        run(WIDE)
+        (host.root / "etc/vendor.json").write_text(json.dumps(builders.spec({"c": builders.nodes("/dev/card1")}, KIND)))
+        with pytest.raises(CdiError, match=f"{KIND}=0, {KIND}=1 are held by .*Nothing was changed"):
+            run(WIDE, silent, on_held="fail")
+        (text,) = [text for text in run(WIDE, silent).warnings if "docker" in text]
+        assert text.count(DOCKER) == 1 and host.spec() == {}
+
     @pytest.mark.parametrize("how", [{"on_held": "drop"}, {"find": has(web="1")}])
     def test_a_name_that_it_serves_as_well_is_not(self, host, run, how):
         host.insert(1, 2)
@@ -294,6 +318,28 @@ class TestOtherSettings:
         run(WIDE)
         assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
 
+    @pytest.mark.parametrize("entries", [ONLY_2, None])
+    def test_what_nobody_can_tell_stays_until_the_engine_answers(self, host, run, entries):
+        host.insert(1, 2)
+        run(WIDE)
+        with pytest.raises(CdiError, match="is held by|are held by") as error:
+            run(entries, silent, on_held="fail")
+        assert DOCKER in str(error.value) and "start the engine" in str(error.value)
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+        (text,) = [text for text in run(entries, silent).warnings if "docker" in text]
+        assert text.count(DOCKER) == 1 and id_of_message(text) == HELD
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+        assert not run(entries, silent).plan.changes
+        assert host.refresh(grace=0).changed == (), "a refresh asks no engine"
+        run(entries)
+        assert host.spec() == ({"0": "/dev/card2"} if entries else {})
+
+    def test_drop_asks_nobody(self, host, run):
+        host.insert(1, 2)
+        run(WIDE)
+        run(ONLY_2, silent, on_held="drop")
+        assert host.spec() == {"0": "/dev/card2"}
+
     def test_drop_moves_it(self, host, run):
         host.insert(1, 2)
         run(ONLY_2)
@@ -324,6 +370,15 @@ def test_of_explicit_content_a_container_keeps_its_device(content):
     with pytest.raises(CdiError, match="container web"):
         leaving.keep_held(wanted, *args, leaving.FAIL, Requests(), has(web="1"))
     assert leaving.keep_held(wanted, *args, leaving.KEEP, Requests(), has()).wanted == wanted
+
+
+def test_of_explicit_content_all_that_nobody_can_tell_stays():
+    args = (WantedKind(KIND, None, None), FoundDevices(), None, spec())
+    kept = leaving.keep_held(*args, leaving.KEEP, Requests(), silent)
+    assert kept.wanted.content["devices"] == spec()["devices"]
+    assert len(kept.warnings) == 1 and kept.warnings[0].count(DOCKER) == 1
+    with pytest.raises(CdiError, match="its daemon does not run.*Nothing was changed"):
+        leaving.keep_held(*args, leaving.FAIL, Requests(), silent)
 
 
 class TestRefresh:

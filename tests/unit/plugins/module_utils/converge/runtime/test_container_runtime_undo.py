@@ -138,11 +138,19 @@ class TestHeld:
         docker.users = [self.WEB]
         assert docker.converge(None, on_held="drop").changed and docker.content is None
 
-    def test_a_docker_that_does_not_say_is_a_warning(self, docker):
+    @pytest.mark.parametrize("wanted", [None, WantedCdi(False)])
+    def test_it_stays_on_while_docker_does_not_tell(self, docker, wanted):
+        docker.write(THEIRS)
         docker.converge()
         docker.trouble = ["docker: its containers can't be told: timed out"]
-        done = docker.converge(None)
-        assert done.changed and done.warnings[0] == docker.trouble[0]
+        for check in (True, False):
+            kept = docker.converge(wanted, check=check)
+            assert not kept.changed and docker.content == OURS
+            assert docker.trouble[0] in kept.warnings[0] and "CDI stays on" in kept.warnings[0]
+        with pytest.raises(CdiError, match="timed out.*Nothing was changed"):
+            docker.converge(wanted, on_held="fail")
+        docker.trouble = []
+        assert docker.converge(wanted).changed and docker.content != OURS
 
     def test_nobody_is_asked_where_it_stays_on(self, docker):
         docker.users = [self.WEB]

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Undo while an engine can't be asked: its containers may have devices of our specs."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import id_of as id_of_message
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+
+WHY = "its daemon does not run, and /var/lib/docker/containers has containers"
+
+
+@pytest.fixture(autouse=True)
+def engines(monkeypatch):
+    """Two engines: podman has no container, and docker can't be asked."""
+
+    def docker():
+        raise ValueError(WHY)
+
+    one = {"podman": list, "docker": docker}
+    monkeypatch.setattr(containers, "ENGINES", one)
+    return one
+
+
+@pytest.fixture
+def written(host):
+    host.insert(1)
+    host.refresh()
+    return host
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_nothing_is_touched(written, check):
+    before = written.everything()
+    done = undo(written.places, check)
+    assert (done.removed, done.restored) == ((), ())
+    ((path, reason),) = done.kept
+    assert path == str(written.spec_path) and id_of_message(reason) == "FC1359"
+    for part in (f"docker: its containers can't be told: {WHY}", "tart the engine", "Nothing was touched; force"):
+        assert part in reason
+    assert written.everything() == before
+
+
+def test_force_takes_all_and_says_what_nobody_could_tell(written):
+    done = undo(written.places, force=True)
+    assert str(written.spec_path) in done.removed and not written.spec_path.exists()
+    assert WHY in " ".join(done.forced)
+
+
+def test_an_engine_that_answers_again_lets_it_go(written, engines):
+    engines["docker"] = list
+    assert undo(written.places).kept == () and not written.spec_path.exists()
+
+
+def test_nobody_is_asked_without_a_spec_of_ours(host):
+    host.refresh()
+    assert undo(host.places).kept == ()
