@@ -25,8 +25,8 @@ class DeviceListing(NamedTuple):
     warnings: tuple[str, ...] = ()
 
     def is_free(self, device: Device) -> bool:
-        """Return True if the device may be granted now: healthy, not reserved, and not held."""
-        return device.health.is_usable and not (self.held or {}).get(device.id)
+        """Return True if the device may be granted now: healthy, not reserved, and known to be held by nobody."""
+        return device.health.is_usable and self.held is not None and not self.held[device.id]
 
     def name_of(self, device: Device) -> str:
         """Return the first name of the device that a spec defines; "" if no spec defines one."""
