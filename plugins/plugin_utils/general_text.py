@@ -27,6 +27,8 @@ WORDS = (
     (re.compile(r"/devices/[0-9]+(?=/|\b)"), "/devices/N"),
     (re.compile(r"\band [0-9]+ more\b"), "and more"),
     (re.compile(r"the spec says \S+, the host has no such device"), "the host has no such device"),
+    # How many devices of a host have a fault does not make it another one.
+    (re.compile(r"(?<!\S)(\S{0,200}\bDEVICE)(?:, \1\b)+(?:, and more\b)?"), r"\1"),
 )
 
 

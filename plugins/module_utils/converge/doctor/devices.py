@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...records import Device
+from ...safe_text import one_line
 from ...system.mandatory_access import OPEN, SWITCHES, DeniedNode, type_of
+from ...system.openers import named_openers
 from ..kinds.memory import DROPPED
 from .rule import NOTES, DoctorRule, Symptom
 from .view import HostView
@@ -20,25 +23,31 @@ def _unhealthy(view: HostView) -> Iterator[Symptom]:
     for device in view.live.ill:
         # A stale spec says more, and a device that is leaving has no fault.
         if gone.isdisjoint(device.qualified_names) and not view.wanted.is_leaving(device):
-            yield Symptom(device.qualified_names[0], f"{device.id}: {device.health.reason}")
+            yield Symptom(_cause(device), "not handed out", device.qualified_names[0])
+
+
+def _cause(device: Device) -> str:
+    """Return why a device is unhealthy, without its own name before it: many devices may have one cause."""
+    what, _colon, fault = device.health.reason.partition(": ")
+    own = {device.pci_address, *(node.path for node in device.nodes)}
+    return fault if fault and what in own else device.health.reason
 
 
 def _dropped(view: HostView) -> Iterator[Symptom]:
     for kind, memory in view.wanted.kinds.items():
         for id_ in sorted(memory.leaving):
-            name = f"{kind}={memory.offered[id_][0]}"
-            yield Symptom(name, f"{id_}: {DROPPED}, so it stays in its spec")
+            yield Symptom(kind, f"{DROPPED}, so it stays in its spec", f"{kind}={memory.offered[id_][0]}")
 
 
 def _disabled(view: HostView) -> Iterator[Symptom]:
     for name, one in view.wanted.disabled.items():
         until = f"until {one.until}" if one.until else "until it is enabled"
-        yield Symptom(name, f"out of service since {one.since}, {until}: {one.reason}")
+        yield Symptom(one.reason or "no reason was given", f"out of service since {one.since}, {until}", name)
 
 
 def _occupied(view: HostView) -> Iterator[Symptom]:
     for one in view.running.occupied:
-        yield Symptom(one.device, f"{one}, and nobody holds it")
+        yield Symptom(one_line(named_openers(one.openers)), "has devices open that nobody holds", one.device)
 
 
 # These are notes: a container of root has nodes of its own, and not every host has others.
@@ -90,7 +99,7 @@ RULES = (
     DoctorRule(
         "unhealthy",
         _unhealthy,
-        "repair what the reason names; or `fleet-cdi device disable {subject} --reason TEXT` until then",
+        "repair what the reason names; or `fleet-cdi device disable NAME --reason TEXT` until then",
     ),
     DoctorRule(
         "occupied",
@@ -106,7 +115,7 @@ RULES = (
         "answers that could not be asked; on_held 'drop' takes it now",
         status=NOTES,
     ),
-    DoctorRule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
+    DoctorRule("disabled", _disabled, "`fleet-cdi device enable NAME` when it may be used again"),
     DoctorRule(
         "selinux-devices-off", _boolean_off, "`setsebool -P {subject} on`, for all containers" + ONE, status=NOTES
     ),

@@ -20,9 +20,9 @@ NOTES, FINDINGS, NOT_DONE = 0, 1, 2  # exit statuses of `fleet-cdi doctor`. A no
 class Symptom(NamedTuple):
     """One problem. Symptoms of one rule with the same subject become one finding."""
 
-    subject: str  # the path, qualified name or unit that is the cause
+    subject: str  # the cause: a path, qualified name, unit or process, or the reason that devices have in common
     problem: str
-    name: str = ""  # the qualified name that is affected, if one problem affects many
+    name: str = ""  # the qualified name or id that is affected, if one problem affects many
     explains: tuple[str, ...] = ()  # subjects of which later rules need to say nothing
 
 

@@ -18,10 +18,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule imp
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Node
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     KIND,
+    device,
 )
 
 
@@ -58,8 +60,8 @@ class TestOccupied:
     def test_a_device_that_nobody_holds_is_named_with_who_has_it(self, host, open_console):
         open_console()
         (finding,) = self.found(host)
-        assert finding.subject == "tty:tty61"
-        assert f"tty:tty61: /dev/tty61 is open in pid {os.getpid()} (python" in finding.problem
+        assert finding.subject.startswith(f"pid {os.getpid()} (python")
+        assert finding.problem == "has devices open that nobody holds: tty:tty61"
 
     def test_not_one_that_is_held(self, host, open_console):
         console = open_console()
@@ -77,6 +79,36 @@ class TestOccupied:
     def test_not_one_that_nobody_hands_out(self, host, open_console):
         host.list_devices(open_console(occupied="ignore"))
         assert self.found(host) == []
+
+
+class TestOneCause:
+    """Many devices with one cause are one finding, which names them."""
+
+    NAMES = tuple(f"gpu{number}" for number in range(100))
+    QUALIFIED = tuple(f"{KIND}={name}" for name in NAMES)
+
+    def test_unhealthy_for_one_reason(self, host):
+        def ill(name, address=None, fault="no driver"):
+            node = Node(f"/dev/{name}", "c", 250, 0)
+            health = Health("unhealthy", f"{address or node.path}: {fault}")
+            return device(name)._replace(pci_address=address or "", nodes=(node,), health=health)
+
+        by_address = [ill(name, f"0000:{number:02x}:00.0") for number, name in enumerate(self.NAMES[:50])]
+        host.list_devices(*by_address, *map(ill, self.NAMES[50:]), ill("other", fault="no node"))
+        many, one = (found for found in host.diagnose() if found.rule == "unhealthy")
+        assert (many.subject, many.details) == ("no driver", self.QUALIFIED)
+        assert (one.subject, one.details) == ("no node", (f"{KIND}=other",))
+        assert many.problem == f"not handed out: {', '.join(self.QUALIFIED[:3])}, and 97 more"
+        assert "`fleet-cdi device disable NAME --reason TEXT`" in many.next == one.next
+
+    def test_out_of_service_for_one_reason(self, host):
+        host.list_devices(*map(device, self.NAMES))
+        out = {f"id:{name}": Disabled("drained", "2026-11-21T15:20:00Z") for name in self.NAMES}
+        (host.root / "state").mkdir(exist_ok=True)
+        (host.root / "state/device-state.json").write_bytes(render_disabled({**out, "id:x": Disabled("", "2026")}))
+        many, one = (found for found in host.diagnose() if found.rule == "disabled")
+        assert (many.subject, len(many.details), one.subject) == ("drained", 100, "no reason was given")
+        assert "`fleet-cdi device enable NAME`" in many.next == one.next
 
 
 class TestDropped:
@@ -97,7 +129,8 @@ class TestDropped:
 
     def test_it_is_a_note_and_no_fault(self, host):
         found = host.diagnose()
-        assert [(one.rule, one.subject, one.status) for one in found] == [("device-leaving", f"{KIND}=zero", NOTES)]
+        assert [(one.rule, one.subject, one.status) for one in found] == [("device-leaving", KIND, NOTES)]
+        assert found[0].details == (f"{KIND}=zero",)
         assert "the settings dropped it" in found[0].problem and "stays in its spec" in found[0].problem
 
     def test_its_entry_in_the_inventory_says_why_nobody_gets_it(self, host):

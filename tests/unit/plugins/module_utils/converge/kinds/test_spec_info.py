@@ -101,7 +101,7 @@ class TestSurvey:
         host.put("etc/a.json", "x", ours=True)
         host.list_devices(device("x"), device("y")._replace(health=Health("unhealthy", "it fell off the bus")))
         assert [(one.rule, one.subject, one.problem) for one in host.diagnose()] == [
-            ("unhealthy", f"{KIND}=y", "id:y: it fell off the bus")
+            ("unhealthy", "it fell off the bus", f"not handed out: {KIND}=y")
         ]
 
     def test_a_device_out_of_service(self, host):
@@ -110,8 +110,8 @@ class TestSurvey:
         out = {"id:y": Disabled("ECC errors", "2026-11-21T15:20:00Z"), "id:z": Disabled("", "", "2000-01-01T00:00:00Z")}
         (host.root / "state/device-state.json").write_bytes(render_disabled(out))
         (finding,) = host.diagnose()
-        assert (finding.rule, finding.subject) == ("disabled", "id:y")
-        assert "since 2026-11-21T15:20:00Z, until it is enabled: ECC errors" in finding.problem
+        assert (finding.rule, finding.subject) == ("disabled", "ECC errors")
+        assert finding.problem == "out of service since 2026-11-21T15:20:00Z, until it is enabled: id:y"
 
     def test_nothing_is_said_of_devices_that_nobody_discovered(self, host):
         """A foreign spec, one of explicit content, an inventory of another boot, a damaged one, none."""
