@@ -228,7 +228,7 @@ def test_a_claim_that_is_killed_leaves_no_access(users):
     [
         ("nosuchuser", (), "has no such user"),
         ("root", (), "is root"),
-        ("daemon", ("--release-on-stop",), "ends with `fleet-cdi claim del`"),
+        ("daemon", ("--release-on-stop",), "ends with `fleet-cdi claim del "),
     ],
 )
 def test_what_can_not_work_is_refused(name, more, why):

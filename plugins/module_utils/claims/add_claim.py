@@ -117,7 +117,8 @@ def check_wanted(places: Layout, boot_id: str, wanted: WantedClaim, reuse: bool)
     if _user_id(wanted) and wanted.release_on_stop:
         raise CdiError(
             f"claim {wanted.id}: found --release-on-stop with --for {wanted.for_user}; expected one of them: a claim "
-            "for an ordinary user ends with `fleet-cdi claim del`, because no hook of root sees that container"
+            f"for an ordinary user ends with `fleet-cdi claim del {wanted.id}`, because no hook of root sees that "
+            "container"
         )
     if not reuse and has_ended(places.ended_claims, boot_id, wanted.id):
         raise CdiError(
@@ -156,7 +157,7 @@ def _refuse_without_ledger(places: Layout, boot_id: str, wanted: WantedClaim) ->
         if claim.state != ASKED and not claim.ended_by_reboot(boot_id) and ledger.devices(claim):
             raise CdiError(
                 f"claim {wanted.id}: {path} is missing, and claim {claim.id} has devices by it, which this one could "
-                "get. Restore it from a backup, or give the claims back (fleet-cdi claim list, fleet-cdi claim del)."
+                "get. Restore it from a backup, or give the claims back (fleet-cdi claim list, fleet-cdi claim del ID)."
             )
 
 
@@ -200,12 +201,12 @@ def same_claim(claim: ClaimRecord, wanted: WantedClaim, boot_id: str) -> ClaimRe
     if claim.wanted != wanted:
         raise CdiError(
             f"claim {claim.id}: is there already, for {claim.wanted}; found a request for {wanted}. Give it back first "
-            "(fleet-cdi claim del), or choose another id."
+            f"(fleet-cdi claim del {claim.id}), or choose another id."
         )
     if claim.boot_id != boot_id:
         raise CdiError(
             f"claim {claim.id}: was granted before the last reboot and has not been restored. Run `fleet-cdi claim "
-            "restore`, or give it back (fleet-cdi claim del)."
+            f"restore`, or give it back (fleet-cdi claim del {claim.id})."
         )
     return claim
 

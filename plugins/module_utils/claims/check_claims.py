@@ -27,9 +27,9 @@ from .store import claim_path, read_claims
 
 GC = "run `fleet-cdi claim gc`"
 RESTORE = "run `fleet-cdi claim restore`"
-GIVE_BACK = "give it back (fleet-cdi claim del)"
+GIVE_BACK = "give it back (fleet-cdi claim del ID)"
 BY_HAND = "restore the file, or move it away"
-POD_BY_HAND = "restore the file, or move it away and give back the claims of the pod (fleet-cdi claim del)"
+POD_BY_HAND = "restore the file, or move it away and give back the claims of the pod (fleet-cdi claim del ID)"
 CLASH = "remove the file that is not the claim's"
 
 

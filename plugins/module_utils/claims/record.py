@@ -184,7 +184,7 @@ def parse_claim(content: bytes, path: str) -> ClaimRecord:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CdiError(
             f"{path}: is damaged ({documents.misfit(error)}); expected the claim that fleet-cdi wrote. Restore it, or "
-            "move it away and free its devices (fleet-cdi grants gc)."
+            "move it away and free its devices (fleet-cdi grants gc FILE)."
         ) from None
 
 

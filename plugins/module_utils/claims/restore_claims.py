@@ -178,7 +178,7 @@ def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, l
         write_claim(places.state_dir, before._replace(reason=str(error)))
         raise CdiError(
             f"claim {claim.id}: can't be restored: {error}. Containers that ask for {claim.device} do not start. "
-            "Bring the device back, or give the claim back (fleet-cdi claim del)."
+            f"Bring the device back, or give the claim back (fleet-cdi claim del {claim.id})."
         ) from None
     write_claim(places.state_dir, claim._replace(boot_id=boot_id, reason="", spec=spec_path(places, claim.id)))
 

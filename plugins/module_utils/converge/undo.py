@@ -32,8 +32,8 @@ from .services.device_plugin_unit import RUN_DIR
 UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
 
 LATE = (
-    "claim {} was made while the configurations were taken back. Provision the host again, give it back "
-    "(`fleet-cdi claim del`) and take everything back once more"
+    "claim {0} was made while the configurations were taken back. Provision the host again, give it back "
+    "(`fleet-cdi claim del {0}`) and take everything back once more"
 )
 
 DONE = ("removed", "restored", "gone")  # results of `Manifest.take_back_all` of files that do not stay
@@ -190,7 +190,9 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[HeldFile, ...]:
             some = "; ".join(map(holders.named_holders, grants[: holders.SOME]))
             more = f"; and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
             who = f"{ledger}: devices are granted to {len(grants)} request(s): {some}{more}"
-            found.append(HeldFile(ledger, who, ". ".join(("Give them back (DEL, or `fleet-cdi grants gc`)", *left))))
+            found.append(
+                HeldFile(ledger, who, ". ".join(("Give them back (DEL, or `fleet-cdi grants gc FILE`)", *left)))
+            )
     specs = holders.written(manifest)
     names = {name: nodes for one in specs.values() for name, nodes in one.items()}
     asked = containers.find_containers(names)

@@ -250,7 +250,7 @@ def clear(ledger: Ledger) -> int:
 def _incomplete(ledger: Ledger) -> Incomplete:
     return Incomplete(
         f"{ledger.path}: was damaged and may have lost grants, so none are made. `fleet-cdi grants list` tells more; "
-        "run fleet-cdi grants gc with the list of all requests, or fleet-cdi grants accept-loss"
+        "run fleet-cdi grants gc --complete FILE with the list of all requests, or fleet-cdi grants accept-loss"
     )
 
 

@@ -70,5 +70,5 @@ def _refuse(ledger: Ledger, count: int, force: bool) -> None:
     if count and not force:
         raise Refused(
             f"{ledger.path}: devices are granted to {count} request(s); give them back first (DEL, or "
-            "`fleet-cdi grants gc`), or use force to forget them"
+            "`fleet-cdi grants gc FILE`), or use force to forget them"
         )

@@ -251,7 +251,7 @@ class Ledger:
         return (
             f"{self.path}: was damaged ({incident['what']}) and rebuilt with {incident['recovered']} grants; others "
             f"may be lost, so none are made. The damaged store is {incident['kept'] or 'gone'}. "
-            "Run fleet-cdi grants gc with the list of all requests, or fleet-cdi grants accept-loss"
+            "Run fleet-cdi grants gc --complete FILE with the list of all requests, or fleet-cdi grants accept-loss"
         )
 
 

@@ -179,9 +179,9 @@ def _refuse(
     """Raise CdiError if `choice` is to fail; `keeps`: what the choice to keep is good for."""
     if choice == FAIL:
         raise CdiError(
-            f"the spec of {kind}: {_named(held)}. Nothing was changed. Give the devices back (`fleet-cdi claim del` "
-            f"for claims; DEL, or `fleet-cdi grants gc`) and remove the containers, or let on_held be 'keep' {keeps}, "
-            "or 'drop' to do so now."
+            f"the spec of {kind}: {_named(held)}. Nothing was changed. Give the devices back (`fleet-cdi claim del ID` "
+            f"for claims; DEL, or `fleet-cdi grants gc FILE`) and remove the containers, or let on_held be 'keep' "
+            f"{keeps}, or 'drop' to do so now."
         )
 
 

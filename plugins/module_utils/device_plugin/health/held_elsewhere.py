@@ -31,8 +31,8 @@ from ..config.faults import class_of, reason
 from ..offer.resources import OfferedUnit, Resource
 
 INCOMPLETE = (
-    "the ledger was damaged and may have lost a grant of it; run fleet-cdi grants gc with the list of all "
-    "requests, or fleet-cdi grants accept-loss"
+    "the ledger was damaged and may have lost a grant of it; run fleet-cdi grants gc --complete FILE with "
+    "the list of all requests, or fleet-cdi grants accept-loss"
 )
 
 

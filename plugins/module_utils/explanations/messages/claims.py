@@ -137,7 +137,7 @@ EXPLANATIONS = (
         messages=(
             "; restore the file, or move it away",
             "is the spec of a claim that is over",
-            "; give it back (fleet-cdi claim del)",
+            "; give it back (fleet-cdi claim del ID)",
             "; run `fleet-cdi claim gc`",
             "; run `fleet-cdi claim restore`",
             "; remove the file that is not the claim's",
@@ -162,7 +162,7 @@ EXPLANATIONS = (
         why="A new ledger would have its devices free, so that two claims could get one device.",
         do=(
             "Restore the files `ledger.*` from a backup of this boot. Without one, give the claims back: `fleet-cdi "
-            "claim del`. Then make them again."
+            "claim del ID`. Then make them again."
         ),
         more="fleet-cdi doctor",
     ),

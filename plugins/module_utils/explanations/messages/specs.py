@@ -79,7 +79,7 @@ EXPLANATIONS = (
         id="FC1306",
         title="Devices are held",
         messages=(
-            "Give the devices back (`fleet-cdi claim del` for claims; DEL, or `fleet-cdi grants gc`) and",
+            "Give the devices back (`fleet-cdi claim del ID` for claims; DEL, or `fleet-cdi grants gc FILE`) and",
             "Give the devices back first, or let on_held be",
             "Remove them, or let on_held be 'keep' or 'drop'",
             "; it stays in the spec under this name, though the settings no longer say so",

@@ -165,6 +165,14 @@ def parses(words):
         assert end.code == 0, said.getvalue()
 
 
+def test_an_advised_command_names_its_operand():
+    """Run without one, `grants gc`, for one, is refused. The parser does not know which actions need an operand."""
+    texts = [text for text in messages.every_text() if "\n" not in text]  # the others are documentation
+    texts += [text for one in EVERY for text in (one.do, *one.messages)]
+    form = rf"fleet-cdi (?:grants (?:gc|release|give)|claim del)\b(?! (?!with\b)-*[\w{{<{messages.VARIES}]| ?$)"
+    assert sorted({text for text in texts if re.search(form, text)}) == []
+
+
 def test_every_rule_of_doctor_has_one_page():
     rules = [rule for one in doctor_rules.EXPLANATIONS for rule in one.rules]
     assert sorted(rules) == sorted({rule.name for rule in DOCTOR_RULES})
