@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..records import CdiError
 from ..schema import did_you_mean
 from .registry import Registry
@@ -13,6 +15,8 @@ from .registry import Registry
 def qualified(name: str, registry: Registry) -> str:
     """The qualified name that `name` means; a qualified name means itself, defined or not.
 
+    A link to a device node (/dev/disk/by-id/...) means the node, here and in specs.
+
     Raises CdiError, with the nearest name as suggestion, where nothing is called so, and with all candidates where
     several devices are.
     """
@@ -20,7 +24,8 @@ def qualified(name: str, registry: Registry) -> str:
         return name
     if name.startswith("/"):
         nodes = {one: _nodes(edits) for one, edits in registry.edits.items()}
-        found = [one for one, paths in nodes.items() if name in paths]
+        node = os.path.realpath(name)
+        found = [one for one, paths in nodes.items() if node in paths]
         alone = [one for one in found if len(nodes[one]) == 1]
         found = alone or found  # rather the device than one that is all of them together
     else:
@@ -32,10 +37,10 @@ def qualified(name: str, registry: Registry) -> str:
     names = sorted({one.partition("=")[2] for one in registry.devices})
     raise CdiError(
         f"{name}: no spec defines a device of that name; expected vendor/class=name, a name alone, or the path of a "
-        f"device node. `fleet-cdi specs` shows them{did_you_mean(name, names)}"
+        f"device node or of a link to it. `fleet-cdi specs` shows them{did_you_mean(name, names)}"
     )
 
 
 def _nodes(edits: dict[str, list[dict[str, str]]]) -> set[str]:
-    """The paths of the device nodes on the host."""
-    return {node.get("hostPath") or node["path"] for node in edits.get("deviceNodes", ())}
+    """The paths of the device nodes on the host, without links."""
+    return {os.path.realpath(node.get("hostPath") or node["path"]) for node in edits.get("deviceNodes", ())}

@@ -46,6 +46,16 @@ def test_a_name_means_one_device(name, means):
     assert qualified(name, REGISTRY) == means
 
 
+@pytest.mark.parametrize(("in_spec", "asked"), [("node", "link"), ("link", "node"), ("link", "other-link")])
+def test_a_link_means_the_node_that_it_leads_to(tmp_path, in_spec, asked):
+    (tmp_path / "node").touch()
+    for name in ("link", "other-link"):
+        (tmp_path / name).symlink_to("node")
+    devices = {"0": nodes(str(tmp_path / in_spec)), "all": nodes(str(tmp_path / in_spec), "/dev/gpu1")}
+    file = registry.SpecFile("/a.json", 0, spec(devices, "vendor.com/gpu", "1.1.0"))
+    assert qualified(str(tmp_path / asked), registry.resolve(["/"], [file], {})) == "vendor.com/gpu=0"
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     {
