@@ -12,7 +12,9 @@ short_description: Take a device out of service, or back
 version_added: 0.1.0
 description:
   - Keeps a device from being handed out, because it is broken, needed for something else or about to be replaced. It is
-    left out of the specs and of grants from now on, with its partitions and virtual functions; who holds it keeps it.
+    left out of the specs and of grants from now on, with its partitions and virtual functions.
+  - That is so at once, also while a request or a container holds it. What runs keeps its device, and no container can
+    be started or restarted with it. A warning names who holds it, in check mode too.
   - The device is remembered by its identity, so neither a reboot nor another number brings it back; another card in the
     same slot is not meant. C(fleet-cdi doctor) and M(fleet.cdi.device_info) show the reason.
   - A device that is out of service can't be disabled again while no inventory of this boot tells which card is there.

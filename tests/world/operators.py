@@ -27,7 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_st
     converge_state,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.records import NODE
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers, RunningContainers
 
 if TYPE_CHECKING:
     from world import World
@@ -179,8 +179,12 @@ class Operators:
     def _state(self, slot: int, reason: str) -> None:
         places = self.host.places
         wanted = WantedDeviceState(device_id(slot), reason, "")
+
+        def nobody(_names: Any) -> RunningContainers:
+            return RunningContainers(())
+
         outcome = self.world.run(
-            "device state", lambda: converge_state(wanted, places, clock=time.time), calm=not reason
+            "device state", lambda: converge_state(wanted, places, clock=time.time, find=nobody), calm=not reason
         )
         self.world.note(f"slot {slot} {'out of' if reason else 'in'} service")
         if not outcome.is_clean:

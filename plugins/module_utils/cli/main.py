@@ -119,7 +119,7 @@ VERBS = {
         },
     ),
     "device": Verb(
-        "take devices out of service, or back; who holds one keeps it",
+        "take devices out of service, or back; what runs keeps its device, and nobody else gets it",
         {"--check": "say what would be done, and do nothing", **JSON},
         {
             "action": Operand("disable|enable", None, "what to do"),

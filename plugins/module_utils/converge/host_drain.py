@@ -10,7 +10,7 @@ active release writes. A device counts as ours by the text of its reason; device
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 from ..allocation.ledger.examine import examine
@@ -34,7 +34,6 @@ DRAINED = "drained"  # else "in_service"
 SECONDS = 120.0  # limit for one command; it refreshes all specs
 
 Run = Callable[[Sequence[str], float], processes.Done]
-Find = Callable[[Mapping[str, Collection[str]]], containers.RunningContainers]
 
 
 class DrainHolder(NamedTuple):
@@ -62,7 +61,7 @@ def held_devices(
     state_dir: str,
     boot_id: str,
     registry: Registry,
-    find: Find = containers.find_containers,
+    find: holders.Find = containers.find_containers,
 ) -> tuple[list[DrainHolder], tuple[str, ...]]:
     """Return (the devices that grants or running containers use, why an engine could not be asked).
 
@@ -85,14 +84,12 @@ def held_devices(
             for part in grant.parts:
                 for hold in part.holds if part.state != WITHHELD else ():
                     used.setdefault(hold.device, {})[holder(grant.key, part)] = None
-    named = holders.names_of_devices(devices, registry)
-    asked = find({name: one.nodes for name, one in named.items()})
-    for container in asked.containers:
-        has = {id_ for name in container.devices for id_ in named[name].ids}
-        for id_ in names if container.runs else ():
-            if id_ in has:
+    found, trouble = holders.containers_with(devices, registry, find)
+    for id_ in filter(found.__contains__, names):
+        for container in found[id_]:
+            if container.runs:
                 used.setdefault(id_, {})[str(container)] = None
-    return [DrainHolder(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()], asked.trouble
+    return [DrainHolder(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()], trouble
 
 
 def unhealthy(state_dir: str, devices: Sequence[str], out: Mapping[str, Disabled]) -> dict[str, str]:

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ... import files
 from ...discovery import inventory
 from ...layout import ledger_path
 from ...manifest import Manifest
 from ...records import CdiError, Device
+from ...runtimes import containers
 from ...spec import codec
 from ...spec.items import items_of
 from ...spec.registry import Registry, all_edits
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ...allocation.ledger.grant import Grant
 
 SOME = 8  # names of each sort in a message
+
+Find = Callable[[Mapping[str, Collection[str]]], containers.RunningContainers]
 
 
 class NamedDevices(NamedTuple):
@@ -56,6 +59,17 @@ def some(words: Iterable[str]) -> str:
     every = list(words)
     more = len(every) - SOME
     return ", ".join(every[:SOME]) + (f" and {more} more" if more > 0 else "")
+
+
+def held_by(held: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Return for people which devices are held by whom (pairs); those of the same holders come together."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, by in held:
+        names.setdefault(tuple(by), []).append(name)
+    groups = [*names.items()]
+    shown = [f"{some(group)} {'are' if group[1:] else 'is'} held by {some(by)}" for by, group in groups[:SOME]]
+    more = sum(len(group) for _by, group in groups[SOME:])
+    return "; ".join(shown) + (f"; and {more} more devices" if more else "")
 
 
 def every(kind: str) -> str:
@@ -103,6 +117,22 @@ def names_of_devices(devices: Sequence[Device], registry: Registry) -> dict[str,
                 if ids:
                     add(f"{spec['kind']}={device['name']}", [path for one in edits for path in _paths(one)], ids)
     return found
+
+
+def containers_with(
+    devices: Sequence[Device], registry: Registry, find: Find
+) -> tuple[dict[str, list[containers.Container]], tuple[str, ...]]:
+    """Return (id of each of `devices` -> the containers that were made with it, why an engine could not be asked).
+
+    `registry` has names by which containers were made, besides those of the devices (names_of_devices).
+    """
+    named = names_of_devices(devices, registry)
+    asked = find({name: one.nodes for name, one in named.items()})
+    found: dict[str, list[containers.Container]] = {}
+    for one in asked.containers:
+        for id_ in dict.fromkeys(id_ for name in one.devices for id_ in named[name].ids):
+            found.setdefault(id_, []).append(one)
+    return found, asked.trouble
 
 
 def written(manifest: Manifest) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -22,10 +22,14 @@ from ...manifest import Manifest
 from ...protocol import pools
 from ...records import CdiError, Device, as_document
 from ...release.needed_by import check_host, host_spec_dirs
+from ...runtimes import containers
 from ...safe_text import one_line
+from ...spec.registry import Registry, load
 from .. import module_diff
 from ..apply import apply
 from ..change import Plan, plan_file
+from ..holders import holders
+from ..holders.granted import GrantedDevices
 from .refresh_all import Report, refresh
 
 BY = "device_state"
@@ -68,19 +72,25 @@ class _Decisions(NamedTuple):
     listed: tuple[Device, ...]  # by inventory and pools
 
 
-def converge_state(
-    wanted: WantedDeviceState, places: Layout, check: bool = False, clock: Callable[[], float] = time.time
-) -> StateOutcome:
+def converge_state(wanted: WantedDeviceState, places: Layout, *terms: Any, **more: Any) -> StateOutcome:
     """Do as `converge_states` does, for one device."""
-    done = converge_states([wanted], places, check, clock)
+    done = converge_states([wanted], places, *terms, **more)
     ((id_, (before, after)),) = done.devices.items()
     return StateOutcome(id_, before, after, done.changed, done.report, done.unmet)
 
 
 def converge_states(
-    wanted: Sequence[WantedDeviceState], places: Layout, check: bool = False, clock: Callable[[], float] = time.time
+    wanted: Sequence[WantedDeviceState],
+    places: Layout,
+    check: bool = False,
+    clock: Callable[[], float] = time.time,
+    find: holders.Find = containers.find_containers,
 ) -> StateOutcomes:
-    """Take devices out of service, or back into service, with one refresh. Raises CdiError, with nothing changed."""
+    """Take devices out of service, or back into service, with one refresh.
+
+    They leave their specs at once. A warning of the report names who holds one; `find` tells which containers do.
+    Raises CdiError, with nothing changed.
+    """
     now = moment(clock())
     path = path_of(places.state_dir)
     looked: list[_Decisions] = []  # the last one counts
@@ -96,8 +106,12 @@ def converge_states(
     def disabled() -> Mapping[str, Disabled]:
         return made.states if check else in_force(places.state_dir, clock)
 
+    going = _going(made)
+    offered = load(places.spec_dirs) if going else None  # before the refresh takes their names away
     # Only these devices are to go: others that are missing now wait for their own refresh.
     report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
+    if offered is not None:
+        report = report._replace(warnings=(*_held(going, offered, places, find), *report.warnings))
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
     return StateOutcomes(made.devices, tuple(changed), report, _unmet(report, made.devices, made.listed))
 
@@ -121,6 +135,25 @@ def _decide(wanted: Sequence[WantedDeviceState], places: Layout, now: str) -> _D
     kept = {id_: one for id_, one in there.items() if id_ not in decided and (not one.until or one.until > now)}
     states = {**kept, **{id_: after for id_, (_before, after) in decided.items() if after}}
     return _Decisions(decided, states, devices)
+
+
+def _going(made: _Decisions) -> tuple[Device, ...]:
+    """Return the devices that go out of service now, by the rule of `health_of`; of several kinds, once for each."""
+    taken = {id_ for id_, (before, after) in made.devices.items() if after and after != before}
+    return tuple(one for one in made.listed if taken.intersection(one.hardware))
+
+
+def _held(going: Sequence[Device], offered: Registry, places: Layout, find: holders.Find) -> tuple[str, ...]:
+    """Return warnings about those of the devices that are held; `offered` has their names of before."""
+    granted = GrantedDevices(places.state_dir, inventory.boot_id())
+    users, trouble = holders.containers_with(going, offered, find)
+    by = [(one.qualified_names[0], (*granted.by(one.id), *map(str, users.get(one.id, ())))) for one in going]
+    held = [(name, who) for name, who in by if who]
+    text = (
+        f"{holders.held_by(held)}; out of service all the same: what runs keeps its device, and no container can be "
+        "started or restarted with it. `fleet-cdi device enable NAME` puts a device back"
+    )
+    return (*([text] if held else []), *trouble)
 
 
 def _unmet(report: Report, decided: Iterable[str], devices: Sequence[Device]) -> tuple[str, ...]:

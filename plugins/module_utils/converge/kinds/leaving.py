@@ -14,7 +14,7 @@ engines, because it runs confined, and at boot before them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ...records import CdiError
 from ...runtimes import containers
@@ -28,8 +28,6 @@ KEEP, FAIL, DROP = "keep", "fail", "drop"  # option on_held
 UNKNOWN = (
     "a container, maybe"  # noted where an engine could not be asked: only a run that can ask it lets the device go
 )
-
-Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
 
 
 class HeldDevice(NamedTuple):
@@ -54,7 +52,7 @@ def keep_held(
     live: Optional[Mapping[str, Any]],
     choice: str,
     granted: GrantedDevices,
-    find: Find = containers.find_containers,
+    find: holders.Find = containers.find_containers,
 ) -> KeptKind:
     """Return `wanted` with the held devices and names of the `live` spec, which was made from `before`.
 
@@ -100,7 +98,7 @@ def check_served(
     served: Collection[str],
     choice: str,
     granted: GrantedDevices,
-    find: Find,
+    find: holders.Find,
 ) -> tuple[str, ...]:
     """Return warnings about held devices of our `live` spec, which makes room for another tool's, that offers `served`.
 
@@ -147,7 +145,7 @@ def _renamed(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str
 
 
 def _of_content(
-    wanted: WantedKind, live: Mapping[str, Any], nodes: Mapping[str, Sequence[str]], choice: str, find: Find
+    wanted: WantedKind, live: Mapping[str, Any], nodes: Mapping[str, Sequence[str]], choice: str, find: holders.Find
 ) -> KeptKind:
     """Do the same for a spec of explicit content, which no request can hold."""
     if wanted.entries is not None:
@@ -195,14 +193,4 @@ def _warnings(kind: str, held: Sequence[HeldDevice]) -> tuple[str, ...]:
 
 
 def _named(held: Sequence[HeldDevice]) -> str:
-    """Return the devices and who holds them, those of the same holders together."""
-    names: dict[tuple[str, ...], list[str]] = {}
-    for one in held:
-        names.setdefault(one.by, []).append(one.names[0])
-    groups = [*names.items()]
-    shown = [
-        f"{holders.some(some)} {'are' if some[1:] else 'is'} held by {holders.some(by)}"
-        for by, some in groups[: holders.SOME]
-    ]
-    more = sum(len(some) for _by, some in groups[holders.SOME :])
-    return "; ".join(shown) + (f"; and {more} more devices" if more else "")
+    return holders.held_by((one.names[0], one.by) for one in held)

@@ -22,6 +22,7 @@ from ...safe_text import one_line
 from ...spec import codec
 from .. import image, module_diff
 from ..change import Plan
+from ..holders import holders
 from ..holders.granted import GrantedDevices
 from ..host_runtimes import HostRuntimes
 from . import leaving, own_hook
@@ -64,7 +65,7 @@ def converge_specs(
     check: bool = False,
     live: bool = True,
     on_held: str = leaving.KEEP,
-    find: leaving.Find = containers.find_containers,
+    find: holders.Find = containers.find_containers,
     release: str = "",
     runtimes: Optional[HostRuntimes] = None,
 ) -> SpecOutcomes:

@@ -83,6 +83,7 @@ EXPLANATIONS = (
             "Give the devices back first, or let on_held be",
             "Remove them, or let on_held be 'keep' or 'drop'",
             "; it stays in the spec under this name, though the settings no longer say so",
+            "; out of service all the same: what runs keeps its device",
             "for one of another tool that does not offer this name, so that a container with it can't be started again",
             "name files that do not exist: *",
         ),
@@ -93,7 +94,7 @@ EXPLANATIONS = (
         why="A container whose spec is gone can't be started again, and its devices could be given to another one.",
         do=(
             "End the containers and give the devices back. `on_held: keep` drops each device when it becomes free, "
-            "`on_held: drop` drops it now."
+            "`on_held: drop` drops it now. `fleet-cdi device enable NAME` puts a device back that is out of service."
         ),
         more="fleet-cdi grants list",
     ),

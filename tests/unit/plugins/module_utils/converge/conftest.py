@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runtime.docker_machine import Machine
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.services.plugin_node import Node
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
@@ -37,6 +38,12 @@ def no_device_of_this_machine(tmp_path, monkeypatch):
     places = device_links.DeviceFolders(str(tmp_path / "dev"), str(tmp_path / "sys-dev"))
     monkeypatch.setattr(device_links, "HOST", places)
     return places
+
+
+@pytest.fixture(autouse=True)
+def no_container_of_this_machine(monkeypatch):
+    """Nobody asks the engines of this machine."""
+    monkeypatch.setattr(containers, "ENGINES", {})
 
 
 class Clock:

@@ -11,13 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import device_state, spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import WantedDeviceState, instant
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import id_of as id_of_message
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
 from ansible_collections.fleet.cdi.tests.unit import builders
 
 NOW = 1795276800.0  # 2026-11-21T16:00:00Z
@@ -60,6 +65,69 @@ def test_out_of_service_and_back(places, name):
     assert change(places, "misc:fuse").after is None
     assert offered(places) == ["fuse", "tun"]
     assert change(places, "misc:fuse").changed == ()
+
+
+def grant(places, *devices):
+    """Request job-1 holds these devices."""
+    Ledger(places.state_dir, inventory.boot_id()).add(
+        Key("misc", "rule", "job-1"), {"misc": 1}, lambda _held: [hold_of(one) for one in devices], "external"
+    )
+
+
+def has(*containers):
+    return lambda names: RunningContainers(tuple(one for one in containers if set(one.devices) & set(names)))
+
+
+WEB = Container("podman", "web", "exited", (f"{KIND}=fuse",))
+BOTH = (WantedDeviceState("misc:fuse", "broken"), WantedDeviceState("misc:tun", "broken"))
+HELD = "FC1306"  # the page about held devices
+
+
+class TestHeld:
+    """What is held goes out of service all the same, with a warning that names the holders."""
+
+    @staticmethod
+    def told(places, *wanted, find=None, check=False):
+        done = device_state.converge_states(wanted, places, check, lambda: NOW, find or has())
+        return [text for text in done.report.warnings if "held by" in text or "can't be told" in text]
+
+    @pytest.mark.parametrize("check", [True, False])
+    def test_who_holds_it_is_named_also_in_check_mode(self, places, check):
+        fuse, tun = inventory.read(places.inventory, inventory.boot_id()).devices
+        grant(places, fuse, tun)
+        (text,) = self.told(places, *BOTH, check=check)
+        who = "held by request job-1 (misc/rule); out of service all the same"
+        assert text.startswith(f"{KIND}=fuse, {KIND}=tun are {who}")
+        assert "no container can be started or restarted with it" in text and "fleet-cdi device enable" in text
+        assert id_of_message(text) == HELD
+        assert offered(places) == (["fuse", "tun"] if check else [])
+
+    def test_a_container_that_is_stopped_could_not_start_again(self, places):
+        (text,) = self.told(places, *BOTH, find=has(WEB))
+        assert text.startswith(f"{KIND}=fuse is held by container web (podman, exited); out of service all the same")
+
+    def test_an_engine_that_does_not_answer_is_named(self, places):
+        silent = RunningContainers((), ("docker: its containers can't be told: it hangs",))
+        assert self.told(places, *BOTH, find=lambda _names: silent) == list(silent.trouble)
+
+    @pytest.mark.parametrize("check", [True, False])
+    def test_a_device_of_two_kinds_and_the_group_that_it_is_a_part_of(self, places, check):
+        """The group goes out of service with it (health_of)."""
+        listed = inventory.read(places.inventory, inventory.boot_id())
+        fuse = listed.devices[0]
+        group = fuse._replace(id="group:1", names=("group",), consists_of=(fuse.id,))
+        more = (fuse._replace(kind="vendor.com/second"), group)
+        content = inventory.render(listed._replace(devices=(*listed.devices, *more)), inventory.boot_id())
+        Path(places.inventory).write_bytes(content)
+        two = (WEB._replace(devices=("vendor.com/second=fuse",)), WEB._replace(name="db", devices=(f"{KIND}=group",)))
+        (text,) = self.told(places, *BOTH, find=has(*two), check=check)
+        web, db = (f"held by container {name} (podman, exited)" for name in ("web", "db"))
+        assert text.startswith(f"{KIND}=fuse, vendor.com/second=fuse are {web}; {KIND}=group is {db}")
+
+    def test_nothing_is_said_of_what_nobody_holds_or_what_comes_back_or_was_out_already(self, places):
+        assert self.told(places, *BOTH) == []
+        assert self.told(places, *BOTH, find=lambda _names: 1 / 0) == []
+        assert self.told(places, WantedDeviceState("misc:fuse"), find=lambda _names: 1 / 0) == []
 
 
 @pytest.mark.parametrize(
