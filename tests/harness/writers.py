@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All that writes on a host, on a small host of the test's own: for tests that kill, race, or take the room away.
 
-A new writer is a new row of WRITERS.
+A new writer is a new row of WRITERS, IN_PLACE or BY_HAND.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import stat
@@ -20,13 +21,20 @@ from typing import Any, NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger as ledgers
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.bundle.archive import write_new
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.grants import Operator
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import add_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import WantedClaim
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED, WantedClaim
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import read_claim, write_claim
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import metrics as metrics_verb
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import node_features
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state, refresh_all
@@ -34,17 +42,21 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import sp
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind as Kind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime, daemon_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
+    converge_service,
     device_plugin_config,
     device_plugin_service,
     refresh_service,
     refresh_unit,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.converge_unit import ConvergeUnit
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import PluginUnit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import InstanceEntry
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import RunningContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
 
@@ -138,7 +150,13 @@ def no_executable(at: Tree) -> None:
 
 def out_of_service(at: Tree) -> None:
     """A device out of service."""
-    device_state.converge_state(device_state.WantedDeviceState("mem:zero", "broken"), _places(at), clock=lambda: 0.0)
+    wanted = device_state.WantedDeviceState("mem:zero", "broken")
+    device_state.converge_state(wanted, _places(at), clock=lambda: 0.0, find=_no_containers)
+
+
+def _no_containers(_asked: Any) -> RunningContainers:
+    """Those of the machine are none of this host's."""
+    return RunningContainers(())
 
 
 def in_service(at: Tree) -> None:
@@ -195,7 +213,10 @@ def crio(at: Tree) -> None:
 
 def _runtime(place: InstalledRuntime, wanted: Optional[WantedCdi], at: Tree) -> None:
     by = daemon_restart.Restarter(
-        lambda _command: Said(0, "", ""), lambda _unit: "", lambda _place: running.Asked(None, "", False)
+        lambda _command: Said(0, "", ""),
+        lambda _unit: "",
+        lambda _place: running.Asked(None, "", False),
+        using=_no_containers,
     )
     container_runtime.converge_runtime(place._replace(units=("no.service",)), wanted, str(at.state), by=by)
 
@@ -225,7 +246,25 @@ def status(at: Tree) -> None:
 
 def release(at: Tree) -> None:
     """A release, its launchers and links."""
-    made = Sources.release
+    _install(at, Sources.release)
+
+
+def newer_release(at: Tree) -> None:
+    """Another one in its place."""
+    _install(at, Sources.newer)
+
+
+def older_release(at: Tree) -> None:
+    """The one before it again."""
+    install.rollback(str(at.prefix), _says(Sources.release.id))
+
+
+def no_release(at: Tree) -> None:
+    """None."""
+    install.remove(str(at.prefix))
+
+
+def _install(at: Tree, made: Any) -> None:
     launchers = {"fleet-cdi": "#!/bin/sh\n", "cdi-hook": "#!/bin/sh\n"}
     python = Interpreter("/usr/bin/python3", "3.11.2", "cpython-311", ())
     install.present(str(at.prefix), made.id, python, launchers, _says(made.id), build.pack(made))
@@ -245,6 +284,53 @@ def add(at: Tree) -> None:
 def delete(at: Tree) -> None:
     """The grant given back."""
     ledgers.Ledger(str(at.state), "boot").delete(KEY)
+
+
+def grant(at: Tree) -> None:
+    """A grant of this boot."""
+    hold = Hold("mem:zero", KIND)
+    Operator(_places(at)).ledger.add(KEY, {"zero": 1}, lambda _held: [hold], "external")
+
+
+def collected_grants(at: Tree) -> None:
+    """All grants freed, by a list that names none of them."""
+    operator = Operator(_places(at))
+    _raise(operator.collect(operator.valid(operator.stamp()), force=True, complete=False).errors)
+
+
+def withheld(at: Tree) -> None:
+    """A device that is withheld."""
+    ledger = Operator(_places(at)).ledger
+    (one,) = ledger.grants()
+    ledger.withhold(one.key, one.tokens, "its teardown failed")
+
+
+def released(at: Tree) -> None:
+    """The device free again."""
+    Operator(_places(at)).release("mem:zero")
+
+
+def lost_grants(at: Tree) -> None:
+    """A store that was rebuilt, and may have lost grants."""
+    (at.state / "ledger.log").unlink()
+    (at.state / "ledger.db").write_bytes(b"damaged")
+    Operator(_places(at)).ledger.grants()
+
+
+def accepted_loss(at: Tree) -> None:
+    """New grants are made again."""
+    Operator(_places(at)).accept_loss()
+
+
+def given(at: Tree) -> None:
+    """A kind that belongs to one owner."""
+    Operator(_places(at)).give(KIND, ["external"])
+
+
+def _raise(failed: Sequence[str]) -> None:
+    """Fail as the verb does, which says each of these on a line of its own."""
+    if failed:
+        raise CdiError("\n".join(failed))
 
 
 GRANTING = """#!/bin/sh
@@ -279,6 +365,54 @@ def no_claim(at: Tree) -> None:
     delete_claim(_places(at), Caller(Sources.programs), "boot", "job")
 
 
+def asked_claim(at: Tree) -> None:
+    """The claim as a run that was killed leaves it."""
+    found = read_claim(str(at.state), "job")
+    assert found
+    write_claim(str(at.state), found._replace(state=ASKED))
+
+
+def collected_claims(at: Tree) -> None:
+    """That claim freed."""
+    _raise(collect_claims(_places(at), Caller(Sources.programs), "boot").failed)
+
+
+def lost_claim_spec(at: Tree) -> None:
+    """The claim without its spec."""
+    os.unlink(spec_path(_places(at), "job"))
+
+
+def restored_claims(at: Tree) -> None:
+    """Its spec again."""
+    _raise(restore_claims(_places(at), Caller(Sources.programs), "boot").failed)
+
+
+def converge_units(at: Tree) -> None:
+    """The units with which a host converges itself, and the file of its settings."""
+    unit = ConvergeUnit(str(at.etc / "fleet-cdi/settings.json"))
+    converge_service.install(unit, b"{}\n", str(at.state), False)
+
+
+def no_converge_units(at: Tree) -> None:
+    """None of them."""
+    converge_service.uninstall(str(at.state), False)
+
+
+def metrics(at: Tree) -> None:
+    """The file of `fleet-cdi metrics --output`."""
+    metrics_verb.run(argparse.Namespace(output=str(at.etc / "fleet.prom")), _places(at))
+
+
+def labels(at: Tree) -> None:
+    """The file of `fleet-cdi features --output`."""
+    node_features.keep_features(str(at.etc / "labels"), _places(at).inventory, str(at.state))
+
+
+def bundle(at: Tree) -> None:
+    """The archive of `fleet-cdi bundle`."""
+    write_new(str(at.etc / "bundle.tar.gz"), bytes(5000))
+
+
 def undo(at: Tree) -> None:
     """Everything taken back but the release."""
     undoing.undo(_places(at))
@@ -288,6 +422,7 @@ class Sources:
     """The release that is installed; made once, by `prepare`."""
 
     release: Any = None
+    newer: Any = None
     programs = ""  # where the executables are
 
 
@@ -297,6 +432,8 @@ def prepare(directory: Path) -> None:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
     Sources.release = build.build(str(directory))
+    (directory / "release/version.py").write_text('VERSION = "2.0.0"\n')
+    Sources.newer = build.build(str(directory))
     Sources.programs = str(directory / "programs")
     os.mkdir(Sources.programs)
     os.symlink("/bin/true", directory / "programs/rule")
@@ -339,8 +476,26 @@ IN_PLACE: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "device plugin's unit": (plugin_unit, ()),
     "device plugin's unit alone": (plugin_unit_alone, (plugin_unit,)),
     "undo of units": (undo, (refresh_units, plugin_unit)),
+    "converge units": (converge_units, ()),
+    "converge units go": (no_converge_units, (converge_units,)),
+}
+
+# Those that are tried only where they can't write: operators start them by hand, or nothing takes back what they write.
+BY_HAND: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
+    "release goes back": (older_release, (release, newer_release)),
+    "release goes": (no_release, (release,)),
+    "metrics": (metrics, (specs_of_devices,)),
+    "labels": (labels, (specs_of_devices,)),
+    "bundle": (bundle, ()),
+    "grants gc": (collected_grants, (grant,)),
+    "grants release": (released, (grant, withheld)),
+    "grants accept-loss": (accepted_loss, (grant, lost_grants)),
+    "grants give": (given, (grant,)),
+    "claim gc": (collected_claims, (executable_of_others, claim, asked_claim)),
+    "claim restore": (restored_claims, (executable_of_others, claim, lost_claim_spec)),
 }
 ALL = {**WRITERS, **IN_PLACE}
+EVERY = {**ALL, **BY_HAND}
 
 # Fixed place -> what stands there instead, below `etc`.
 PLACES = {refresh_unit.UNIT_DIR: "systemd", os.path.dirname(refresh_unit.RULES): "udev"}
