@@ -22,13 +22,17 @@ READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 DENIED = (errno.EACCES, errno.EPERM)
 
-# The next step after a failure, by errno.
+# The next step after a failure, by errno; {} stands for the path.
 ADVICE = {
     errno.ENOSPC: "Free some space there and run again",
     errno.EDQUOT: "Free some space there and run again",
     errno.EFBIG: "Lift the limit on file sizes and run again",
     **dict.fromkeys(DENIED, "Run as root (`sudo`, or `become: true` in a playbook), or choose another place"),
     errno.EROFS: "Make the file system writable, or choose another place",
+    errno.ELOOP: "Remove the link that is in the way (`namei -l {}` shows it), or choose another place",
+    errno.EISDIR: "Move the directory away, or choose another place",
+    errno.ENOTDIR: "Move the file away that is in the place of a directory (`namei -l {}` shows it), or choose another "
+    "place",
 }
 
 
@@ -105,7 +109,8 @@ def bounded(path: str, file: Any, limit: int) -> bytes:
     except OSError as error:
         raise failed("read", path, error) from None
     if len(found) > limit:
-        raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a smaller file")
+        size = f"{limit >> 20} MiB" if limit >> 20 else f"{limit} bytes"
+        raise CdiError(f"{path}: is larger than {size}; expected a smaller file. Make it smaller, or move it away.")
     return found
 
 
@@ -122,11 +127,18 @@ class CallDenied(CallFailed):
     """A system call failed because this user may not make it."""
 
 
+def advice(path: str, error: OSError) -> str:
+    """Return the next step after a system call on `path` that failed; "" if none is known."""
+    from shlex import quote  # here: only for a message
+
+    return ADVICE.get(error.errno or 0, "").format(quote(path))
+
+
 def failed(what: str, path: str, error: OSError) -> CallFailed:
     """Return the error for a system call that failed, with the next step."""
-    advice = ADVICE.get(error.errno or 0)
+    next_step = advice(path, error)
     kind = CallDenied if error.errno in DENIED else CallFailed
-    return kind(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))
+    return kind(f"{path}: can't {what} it: {error.strerror or error}" + (f". {next_step}" if next_step else ""))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

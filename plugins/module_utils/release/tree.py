@@ -427,7 +427,6 @@ def explained(prefix: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = documents.ADVICE.get(error.errno or 0, "Look at that path and run again")
-        raise CdiError(
-            f"{error.filename or prefix}: {error.strerror or error}. {advice}; what was active before still is."
-        ) from None
+        path = error.filename or prefix
+        advice = documents.advice(path, error) or "Look at that path and run again"
+        raise CdiError(f"{path}: {error.strerror or error}. {advice}; what was active before still is.") from None

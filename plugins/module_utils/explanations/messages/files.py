@@ -121,7 +121,7 @@ EXPLANATIONS = (
     Explanation(
         id="FC1007",
         title="The file is too large",
-        messages=("is larger than * MiB; expected a smaller file", "is larger than * MiB; expected one specification"),
+        messages=("is larger than *; expected a smaller file", "is larger than * MiB; expected one specification"),
         means="The file has more bytes than a document of its kind ever has.",
         why="A reader with a limit can't be made to use all memory of the host.",
         do=(

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils import documents
+from ansible_collections.fleet.cdi.plugins.module_utils import documents, files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 WRONG = {
@@ -57,8 +58,34 @@ def test_content(tmp_path):
     path.write_bytes(b"0123456789")
     (tmp_path / "link").symlink_to(path)
     assert documents.content(str(tmp_path / "link"), 10) == b"0123456789"
-    with pytest.raises(CdiError, match="a.json: is larger than 0 MiB; expected a smaller file"):
+    with pytest.raises(CdiError) as error:
         documents.content(str(path), 9)
+    assert (
+        str(error.value)
+        == f"{path}: is larger than 9 bytes; expected a smaller file. Make it smaller, or move it away."
+    )
+    path.write_bytes(bytes((1 << 20) + 1))
+    with pytest.raises(CdiError, match="a.json: is larger than 1 MiB; expected a smaller file"):
+        documents.content(str(path), 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    {
+        "link": "Too many levels of symbolic links. Remove the link that is in the way (`namei -l {}` shows it)",
+        "folder": "Is a directory. Move the directory away",
+        "file/a": "Not a directory. Move the file away that is in the place of a directory (`namei -l {}` shows it)",
+    }.items(),
+)
+def test_what_is_in_the_way_of_a_lock_has_a_next_step(tmp_path, found, says):
+    (tmp_path / "link").symlink_to("link")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    path = str(tmp_path / found)
+    with pytest.raises(CdiError) as error:
+        files.lock(path)
+    shown = os.path.dirname(path) if "/" in found else path
+    assert f"it: {says.format(shown)}, or choose another place" in str(error.value)
 
 
 @pytest.mark.parametrize(
