@@ -15,17 +15,23 @@ from ..claims.device_name import request_id
 from ..claims.ended import this_boot
 from ..claims.pods import pod_record
 from ..claims.store import DIRECTORY, claim_path, has_claims, read_claims
-from ..discovery import inventory
-from ..layout import KUBELET, Layout, ledger_path
-from ..manifest import Manifest, locked_manifest, read_manifest
+from ..discovery import inventory, out_of_service
+from ..layout import KUBELET, USUAL, Layout, ledger_path
+from ..manifest import Manifest, lock_of_lost_manifest, locked_manifest, read_manifest
 from ..records import CdiError
 from ..runtimes import containers
 from .driver import device_links
 from .holders import holders
 from .last_refresh import forget_notes, inventories
-from .lost_manifest import check_is_not_lost
 from .runtime import managed_keys
-from .services import converge_service, device_plugin_service, refresh_service
+from .services import (
+    converge_service,
+    converge_unit,
+    device_plugin_service,
+    device_plugin_unit,
+    refresh_service,
+    refresh_unit,
+)
 from .services.device_plugin_removal import tidy
 from .services.device_plugin_unit import RUN_DIR
 
@@ -82,7 +88,7 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     stays, so that a later run can end them. Raises CdiError if the manifest can't be read, or is lost.
     """
     places = places._replace(state_dir=os.path.abspath(places.state_dir))
-    check_is_not_lost(places)
+    _check_is_not_lost(places)
     state_dir = places.state_dir
     ended: dict[str, str] = {}
     forced = _forced(state_dir) if force else ()
@@ -102,6 +108,38 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     if not check:
         _discard_rest(state_dir)
     return done._replace(removed=(*ended, *done.removed), ended=ended, forced=forced)
+
+
+def traces_of_lost_manifest(places: Layout) -> tuple[str, ...]:
+    """Return the paths of the files that show that there was a manifest; () if there is one, or none was lost.
+
+    A file at its usual path belongs to the usual state directory.
+    """
+    state_dir = os.path.abspath(places.state_dir)
+    if os.path.lexists(os.path.join(state_dir, "manifest.json")):
+        return ()
+    usual = state_dir == USUAL.state_dir
+    found = [lock_of_lost_manifest(state_dir), out_of_service.path_of(state_dir)]
+    if usual or places.inventory != USUAL.inventory:
+        found.append(places.inventory)
+    if usual:
+        found += (*refresh_unit.refresh_texts(refresh_unit.RefreshUnit()), *device_plugin_unit.paths())
+        found += (
+            f"{refresh_unit.UNIT_DIR}/{name}" for name in (converge_unit.CONVERGE_SERVICE, converge_unit.CONVERGE_TIMER)
+        )
+    return tuple(path for path in found if path and os.path.lexists(path))
+
+
+def _check_is_not_lost(places: Layout) -> None:
+    """Raise CdiError if the manifest is lost: then nobody can tell what has to be taken back."""
+    found = traces_of_lost_manifest(places)
+    if found:
+        raise CdiError(
+            f"{os.path.join(os.path.abspath(places.state_dir), 'manifest.json')}: is gone, but fleet.cdi wrote "
+            f"{', '.join(found)}, so nothing can be taken back. Restore it from a backup; or provision this host again "
+            "with the same settings, so that these files become ours again, and then take it back. Nothing was "
+            "changed."
+        )
 
 
 def _may_have_claims(state_dir: str) -> bool:

@@ -49,10 +49,10 @@ from ..kinds.memory import Memory, memory_of
 from ..kinds.spec_info import compare
 from ..last_refresh import note_path
 from ..libraries import of_places
-from ..lost_manifest import traces
 from ..runtime import managed_keys
 from ..services import converge_service, device_plugin_config, openers_unit, refresh_service
 from ..services import device_plugin_unit as plugin_unit
+from ..undo import traces_of_lost_manifest
 from ..writable_places import WritablePlace, look_at_places
 
 
@@ -179,7 +179,7 @@ def _wanted(places: Layout) -> RememberedState:
     manifest, error, denied = _read(lambda: read_manifest(places.state_dir), empty)
     out, out_error, out_denied = _read(lambda: out_of_service.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
-    lost = () if error else traces(places)
+    lost = () if error else traces_of_lost_manifest(places)
     changed = not error and changed_by_others(manifest)
     refused = tuple(why for why, is_denied in ((error, denied), (out_error, out_denied)) if is_denied)
     return RememberedState(manifest, error, changed, kinds, out, out_error, refused, lost)
