@@ -17,6 +17,7 @@ import said  # tests/harness
 
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import SPEC_DIRS, Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.release import needed_by
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.system import proc
 
 said.watch()
@@ -32,11 +33,12 @@ def every_error_has_a_page() -> Iterator[None]:
 
 @pytest.fixture
 def bare_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody find configurations or records in the usual places: this machine may have fleet.cdi there."""
+    """Let nobody find configurations or records in the usual places, or containers: this machine may have some."""
     usual = Layout.__new__.__defaults__
     bare = tuple("/nonexistent" if one == SPEC_DIRS[0] else one for one in usual)  # the directory of configurations
     monkeypatch.setattr(Layout.__new__, "__defaults__", bare)
     monkeypatch.setattr(needed_by, "_defaults", lambda _prefix: {})
+    monkeypatch.setattr(containers, "ENGINES", dict.fromkeys(containers.ENGINES, list))
 
 
 def _environment(path: str) -> bytes:
