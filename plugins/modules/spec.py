@@ -281,7 +281,9 @@ held:
       elements: str
       sample: ["fleet.cdi/tty=tty13"]
     by:
-      description: Requests, with the configuration that granted the device, and containers.
+      description:
+        - Requests, with the configuration that granted the device, and containers. For each engine that could not be
+          asked C(a container, maybe), with the reason.
       type: list
       elements: str
       sample: ["request job-42 (tty/generic-tty)", "container web (podman, running)"]
@@ -378,7 +380,9 @@ kinds:
           elements: str
           sample: ["fleet.cdi/tty=tty13"]
         by:
-          description: Requests, with the configuration that granted the device, and containers.
+          description:
+            - Requests, with the configuration that granted the device, and containers. For each engine that could not
+              be asked C(a container, maybe), with the reason.
           type: list
           elements: str
           sample: ["request job-42 (tty/generic-tty)", "container web (podman, running)"]
