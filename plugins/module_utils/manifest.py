@@ -44,7 +44,7 @@ def _list(item: schema.Schema, least: int = 0) -> dict[str, Any]:
 NAME: dict[str, Any] = {"type": "string"}
 BASE64: dict[str, Any] = {
     "type": "string",
-    "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?" + schema.END,
+    "pattern": "^[A-Za-z0-9+/]*={0,2}" + schema.END,
     "description": "a text in base64",
 }
 NUMBER: dict[str, Any] = {"type": "integer", "minimum": 0}
@@ -58,6 +58,9 @@ KIND = _mapping(
         "wanted": _mapping(
             {"entries": {**_each({"type": "object"}), "type": ["object", "null"]}},
             by=NAME,
+            on_foreign_kind=NAME,
+            on_unsupported=NAME,
+            runtimes={"type": "object"},
             leaving=_each(_list(NAME)),
             used_names=NAMES,
         ),
@@ -235,9 +238,9 @@ class Manifest:
         return record["kind"] if record else None
 
     def prior(self, path: str) -> Optional[bytes]:
-        """Return the content of the foreign file that was at `path` before us; None without one."""
+        """Return the content of the foreign file that was at `path` before us; None without one. Raises CdiError."""
         record = self.record(path)
-        return a2b_base64(record["prior"]["content"]) if record and record["prior"] else None
+        return _decoded(path, record["prior"], "content") if record and record["prior"] else None
 
     def by(self, path: str) -> str:
         """Return who asked for the file that we wrote at `path`. Raises KeyError for a file without a record."""
@@ -480,9 +483,12 @@ class Manifest:
                 f"{self.path}: would be larger than {LARGEST >> 20} MiB, because it keeps the content of files that "
                 "others wrote; expected a smaller file. Move the large file away that is to be replaced."
             )
-        live = files.read(self.path)
-        _note_digests(_lock_of(self.state_dir), [digest(content), digest(live.content if live else None)])
+        live, lock = files.read(self.path), _lock_of(self.state_dir)
+        if live:
+            _note_digests(lock, [digest(content), digest(live.content)])
         files.replace(self.path, content, 0o600)
+        if not live:  # a lock with a digest and without a manifest shows a loss, and there was none before
+            _note_digests(lock, [digest(content)])
 
 
 def changed_by_others(manifest: Manifest) -> bool:
@@ -502,12 +508,11 @@ def changed_by_others(manifest: Manifest) -> bool:
 def lock_of_lost_manifest(state_dir: str) -> str:
     """Return the path of the lock file if it shows that the manifest is lost; "" if none is missing.
 
-    It has two digests from the second save of a manifest on, and none once the manifest was removed because it listed
-    nothing.
+    It has a digest after the first save of a manifest, and none once a manifest was removed that listed nothing.
     """
     state_dir = os.path.abspath(state_dir)
     is_there = os.path.lexists(os.path.join(state_dir, "manifest.json"))
-    return _lock_of(state_dir) if not is_there and len(_noted_digests(state_dir)) > 1 else ""
+    return _lock_of(state_dir) if not is_there and _noted_digests(state_dir) else ""
 
 
 def read_manifest(state_dir: str) -> Manifest:
@@ -606,8 +611,19 @@ def _canonical(section: Mapping[str, Any]) -> dict[str, Any]:
 
 def _put_back_prior(path: str, prior: Mapping[str, Any]) -> None:
     """Write the file that was at `path` before us, with its mode, owner and access list."""
-    access_list = a2b_base64(prior.get("access_list", ""))  # older releases noted none
-    files.replace(path, a2b_base64(prior["content"]), prior["mode"], (prior["uid"], prior["gid"]), access_list)
+    content, access_list = (_decoded(path, prior, name) for name in ("content", "access_list"))
+    files.replace(path, content, prior["mode"], (prior["uid"], prior["gid"]), access_list)
+
+
+def _decoded(path: str, prior: Mapping[str, Any], name: str) -> bytes:
+    """Return a field of the file that was at `path` before us. Raises CdiError if its end is cut off."""
+    try:
+        return a2b_base64(prior.get(name, ""))  # older releases noted no access list
+    except ValueError as error:
+        raise CdiError(
+            f"{path}: the manifest's record of the file before us is damaged: {name}: {error}; expected base64. "
+            "Restore the manifest from a backup."
+        ) from None
 
 
 def _prior(live: Optional[files.LiveFile]) -> Optional[dict[str, Any]]:

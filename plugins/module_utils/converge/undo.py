@@ -19,6 +19,7 @@ from ..discovery import inventory, out_of_service
 from ..layout import KUBELET, USUAL, Layout, ledger_path
 from ..manifest import Manifest, lock_of_lost_manifest, locked_manifest, read_manifest
 from ..records import CdiError
+from ..release.needed_by import check_state_dir
 from ..runtimes import containers
 from .driver import device_links
 from .holders import holders
@@ -134,11 +135,12 @@ def _check_is_not_lost(places: Layout) -> None:
     """Raise CdiError if the manifest is lost: then nobody can tell what has to be taken back."""
     found = traces_of_lost_manifest(places)
     if found:
+        check_state_dir(places.state_dir, places.prefix, places.inventory)  # they may be of another one
         raise CdiError(
             f"{os.path.join(os.path.abspath(places.state_dir), 'manifest.json')}: is gone, but fleet.cdi wrote "
             f"{', '.join(found)}, so nothing can be taken back. Restore it from a backup; or provision this host again "
-            "with the same settings, so that these files become ours again, and then take it back. Nothing was "
-            "changed."
+            "with the same settings, so that its files become ours again, and then take it back; or remove by hand all "
+            "that fleet.cdi wrote, these files last. Nothing was changed."
         )
 
 
@@ -155,7 +157,8 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
     held = () if force else _held(manifest, state_dir)
     if held:
         return Undone((), (), tuple(one.refusal for one in held))
-    if check or not (manifest.files or manifest.kinds or manifest.edits or manifest.links):
+    ours = manifest.files or manifest.kinds or manifest.edits or manifest.links or _unrecorded(manifest)
+    if check or not ours:
         plugin = device_plugin_service.installed(manifest)
         left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
         done = _take_back(manifest, check, force)
@@ -288,6 +291,12 @@ def _names(directory: str) -> list[str]:
         return []
 
 
+def _unrecorded(manifest: Manifest) -> list[str]:
+    """Return the list of devices out of service if the manifest has no record of it: an earlier one was lost."""
+    path = out_of_service.path_of(manifest.state_dir)
+    return [path] if os.path.lexists(path) and not manifest.record(path) else []
+
+
 def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:
     done: dict[str, list[str]] = {"removed": [], "restored": [], "gone": []}
     kept = []
@@ -299,6 +308,12 @@ def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:
     for path in sorted(manifest.edits):
         try:
             done[managed_keys.take_back_keys(manifest, path, check)].append(path)
+        except CdiError as error:
+            kept.append((path, str(error)))
+    for path in _unrecorded(manifest):
+        try:
+            files.check(path) if check else files.remove(path)
+            done["removed"].append(path)
         except CdiError as error:
             kept.append((path, str(error)))
     done["removed"] += sorted(device_links.ours(manifest))

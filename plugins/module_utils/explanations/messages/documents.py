@@ -69,7 +69,7 @@ EXPLANATIONS = (
             "is damaged: *. Restore it, or move it away and",
             "is damaged (*); expected the claim that fleet-cdi wrote",
             "is damaged (*); expected the pod that fleet-cdi wrote",
-            "the manifest's record of * is damaged",
+            "the manifest's record of * is damaged: *",
         ),
         means=(
             "fleet.cdi wrote this file, and it does not have that content any more: an editor, a full disk or a "
@@ -119,7 +119,8 @@ EXPLANATIONS = (
         ),
         do=(
             "Restore the manifest from a backup. Without one, provision this host again with the same settings: the "
-            "files become ours again. Then take them back."
+            "files become ours again. Then take them back. Keys in the configurations of container runtimes stay: "
+            "remove them by hand."
         ),
         more="fleet-cdi doctor",
     ),

@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils import directories, file
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import (
     FileWrite,
     digest,
+    lock_of_lost_manifest,
     locked_manifest,
     read_manifest,
 )
@@ -514,3 +515,29 @@ class UndoIsExact(RuleBasedStateMachine):
 
 
 TestUndoIsExact = UndoIsExact.TestCase
+
+
+def test_a_lost_manifest_shows_by_its_lock_from_the_first_save_on(tmp_path):
+    state = tmp_path / "state"
+    with locked_manifest(str(state)) as manifest:
+        assert lock_of_lost_manifest(str(state)) == ""
+        manifest.write(str(tmp_path / "a.json"), b"ours")
+    assert lock_of_lost_manifest(str(state)) == ""
+    (state / "manifest.json").rename(tmp_path / "kept")
+    assert lock_of_lost_manifest(str(state)) == str(state / ".lock")
+    (tmp_path / "kept").rename(state / "manifest.json")
+    with locked_manifest(str(state)) as manifest:
+        manifest.take_back(str(tmp_path / "a.json"))
+    assert lock_of_lost_manifest(str(state)) == "" and not state.exists()
+
+
+@pytest.mark.parametrize("field", ["content", "access_list"])
+def test_a_file_before_us_whose_record_is_cut_off_is_not_put_back(tmp_path, field):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"theirs")
+    with locked_manifest(str(tmp_path / "state")) as manifest:
+        manifest.write(str(path), b"ours")
+        manifest.files[str(path)]["prior"][field] = "YQ="
+        with pytest.raises(CdiError, match=f"record of the file before us is damaged: {field}: "):
+            manifest.take_back(str(path))
+    assert path.read_bytes() == b"ours"

@@ -475,12 +475,20 @@ def test_undo_of_a_lost_manifest_says_so_and_a_second_provisioning_finds_it_agai
     assert status == 0 and not (managed / "new.json").exists()
 
 
-@pytest.mark.parametrize("saves", [0, 1])
-def test_undo_where_a_run_was_killed_before_its_manifest_was_there(fleet_cdi, tmp_path, saves):
-    """The lock is there, and what it says of the first save: nothing was written, and nothing is lost."""
+@pytest.mark.usefixtures("managed")
+def test_undo_takes_the_list_of_devices_out_of_service_that_a_lost_manifest_had(fleet_cdi, tmp_path):
+    """A provisioning does not record it again, and it would look like a lost manifest for ever."""
+    (tmp_path / "state/device-state.json").write_text("{}")
+    assert f"would be removed: {tmp_path}/state/device-state.json\n" in fleet_cdi("undo", "--check")[1]
+    assert f"removed: {tmp_path}/state/device-state.json\n" in fleet_cdi("undo", "--force")[1]
+    assert fleet_cdi("undo") == (0, f"Nothing to undo: the manifest in {tmp_path}/state lists no file.\n", "")
+
+
+def test_undo_where_a_run_was_killed_before_its_manifest_was_there(fleet_cdi, tmp_path):
+    """The lock is there, and names no manifest: nothing was written, and nothing is lost."""
     state = tmp_path / "state"
     state.mkdir(exist_ok=True)
-    (state / ".lock").write_text(" ".join(["sha256:" + 64 * "0"] * saves))
+    (state / ".lock").touch()
     status, out, _err = fleet_cdi("undo")
     assert status == 0 and out.startswith("Nothing to undo") and not (state / ".lock").exists()
 
