@@ -70,8 +70,14 @@ def check_claims(places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRec
         ClaimFault(path, f"is the spec of a claim that is over: {record} is missing", GC)
         for path, record in orphans(places).items()
     ]
-    shown = tuple(shown_state(places.state_dir, claim) for claim in stored.claims)
-    return CheckedClaims(shown, tuple(faults))
+    shown = []
+    for claim in stored.claims:
+        try:
+            shown.append(shown_state(places.state_dir, claim))
+        except CdiError as error:
+            shown.append(claim)
+            faults.append(ClaimFault(claim.id, str(error), BY_HAND))
+    return CheckedClaims(tuple(shown), tuple(faults))
 
 
 def orphans(places: Layout) -> dict[str, str]:
@@ -118,7 +124,11 @@ def _faults(
         gone.append(str(error))
     own = spec_path(places, claim.id)
     clashing = [path for path in seen.conflicts.get(claim.device, ()) if files.canonical(path) != own]
-    shut = "" if has_users(places.state_dir, claim) else f"{users_path(places.state_dir, claim)} is missing"
+    shut = (
+        ""
+        if has_users(places.state_dir, claim)
+        else f"{users_path(places.state_dir, claim)} is not there, or no directory"
+    )
     wrong = [*access_faults(places, claim), renamed, shut, _spec_fault(claim, places, seen, wanted)]
     return [
         *(ClaimFault(claim.id, why, GIVE_BACK) for why in gone if why),

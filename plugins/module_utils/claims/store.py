@@ -45,10 +45,15 @@ def claim_path(state_dir: str, id_: str) -> str:
 
 
 def read_claim(state_dir: str, id_: str) -> Optional[ClaimRecord]:
-    """Return the claim; None without one. Raises CdiError if its file is damaged."""
+    """Return the claim; None without one. Raises CdiError if its file is damaged, or that of another claim."""
     path = claim_path(state_dir, id_)
     live = files.read(path)
-    return parse_claim(live.content, path) if live else None
+    claim = parse_claim(live.content, path) if live else None
+    if claim and claim.id != id_:  # a copy: to give it back would free the devices of the other claim
+        raise CdiError(
+            f"{path}: is damaged (it is of claim {claim.id!r}); expected the claim that fleet-cdi wrote. Move it away."
+        )
+    return claim
 
 
 def read_claims(state_dir: str) -> StoredClaims:

@@ -74,7 +74,8 @@ def make_users(state_dir: str, claim: ClaimRecord) -> None:
 
 def has_users(state_dir: str, claim: ClaimRecord) -> bool:
     """Return True if the directory is there, or if the claim needs none: it is for an ordinary user."""
-    return bool(claim.uid) or os.path.lexists(users_path(state_dir, claim))
+    path = users_path(state_dir, claim)
+    return bool(claim.uid) or (os.path.isdir(path) and not os.path.islink(path))
 
 
 def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT
@@ -68,6 +70,18 @@ class TestCheck:
         assert [(id_, advice) for id_, _fault, advice in claims.check()] == [
             (path, "restore the file, or move it away")
         ]
+
+    def test_a_copy_of_a_record_is_no_claim(self, claims):
+        """It would free the devices of the other claim."""
+        claims.add("one", "gpu:1")
+        copy = store.claim_path(claims.places.state_dir, "two")
+        shutil.copy2(store.claim_path(claims.places.state_dir, "one"), copy)
+        ((path, fault, _advice),) = claims.check()
+        assert path == copy and "is damaged (it is of claim 'one')" in fault
+        with pytest.raises(CdiError, match="it is of claim 'one'"):
+            claims.delete("two")
+        os.unlink(copy)
+        assert claims.check() == []
 
     def test_a_device_of_the_claim_without_a_spec(self, claims):
         """A restore can't bring it back, and the claim does not lose what the device needs."""

@@ -185,7 +185,7 @@ class TestRestore:
         claims.add("one", "gpu:1")
         path = users_path(claims.places.state_dir, claims.stored("one"))
         os.rmdir(path)
-        assert claims.check() == [("one", f"{path} is missing", "run `fleet-cdi claim restore`")]
+        assert claims.check() == [("one", f"{path} is not there, or no directory", "run `fleet-cdi claim restore`")]
         assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
         assert os.path.isdir(path) and claims.check() == []
         claims.host.ask("DEL", config(), request_id="one")
