@@ -27,7 +27,6 @@ from .last_refresh import forget_notes, inventories
 from .runtime import managed_keys
 from .services import (
     converge_service,
-    converge_unit,
     device_plugin_service,
     device_plugin_unit,
     refresh_service,
@@ -89,7 +88,7 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     stays, so that a later run can end them. Raises CdiError if the manifest can't be read, or is lost.
     """
     places = places._replace(state_dir=os.path.abspath(places.state_dir))
-    _check_is_not_lost(places)
+    _check_records(places)
     state_dir = places.state_dir
     ended: dict[str, str] = {}
     forced = _forced(state_dir) if force else ()
@@ -103,44 +102,47 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     if not check and not done.kept:
         from ..claims.lifetime.every_claim import forget_claims
 
-        forget_claims(places, _caller(places))
-        late = [one.id for one in read_claims(state_dir).claims]
-        done = done._replace(kept=tuple((claim_path(state_dir, id_), LATE.format(id_)) for id_ in late))
+        try:
+            forget_claims(places, _caller(places))
+            late = [(claim_path(state_dir, one.id), LATE.format(one.id)) for one in read_claims(state_dir).claims]
+        except CdiError as error:  # it must not hide what was taken back
+            late = [(os.path.join(state_dir, DIRECTORY), str(error))]
+        done = done._replace(kept=tuple(late))
     if not check:
         _discard_rest(state_dir)
     return done._replace(removed=(*ended, *done.removed), ended=ended, forced=forced)
 
 
-def traces_of_lost_manifest(places: Layout) -> tuple[str, ...]:
-    """Return the paths of the files that show that there was a manifest; () if there is one, or none was lost.
+def lost_records(places: Layout, manifest: Manifest) -> str:
+    """Return what shows that the manifest, or a part of its records, is lost; "" if nothing does.
 
     A file at its usual path belongs to the usual state directory.
     """
-    state_dir = os.path.abspath(places.state_dir)
-    if os.path.lexists(os.path.join(state_dir, "manifest.json")):
-        return ()
-    usual = state_dir == USUAL.state_dir
-    found = [lock_of_lost_manifest(state_dir), out_of_service.path_of(state_dir)]
-    if usual or places.inventory != USUAL.inventory:
-        found.append(places.inventory)
+    usual = manifest.state_dir == USUAL.state_dir
+    found: list[str] = []
     if usual:
         found += (*refresh_unit.refresh_texts(refresh_unit.RefreshUnit()), *device_plugin_unit.paths())
-        found += (
-            f"{refresh_unit.UNIT_DIR}/{name}" for name in (converge_unit.CONVERGE_SERVICE, converge_unit.CONVERGE_TIMER)
-        )
-    return tuple(path for path in found if path and os.path.lexists(path))
+        found += (f"{refresh_unit.UNIT_DIR}/{name}" for name in converge_service.BOTH)
+    is_gone = not os.path.lexists(manifest.path)
+    if is_gone:
+        found += (lock_of_lost_manifest(manifest.state_dir), out_of_service.path_of(manifest.state_dir))
+        found += [places.inventory] if usual or places.inventory != USUAL.inventory else []
+    left = [path for path in found if path and os.path.lexists(path) and not manifest.record(path)]
+    if not left:
+        return ""
+    return f"{'is gone, but fleet.cdi wrote' if is_gone else 'has no record of'} {', '.join(left)}"
 
 
-def _check_is_not_lost(places: Layout) -> None:
-    """Raise CdiError if the manifest is lost: then nobody can tell what has to be taken back."""
-    found = traces_of_lost_manifest(places)
-    if found:
+def _check_records(places: Layout) -> None:
+    """Raise CdiError if the manifest or a part of it is lost: then nobody can tell what has to be taken back."""
+    manifest = read_manifest(places.state_dir)
+    lost = lost_records(places, manifest)
+    if lost:
         check_state_dir(places.state_dir, places.prefix, places.inventory)  # they may be of another one
         raise CdiError(
-            f"{os.path.join(os.path.abspath(places.state_dir), 'manifest.json')}: is gone, but fleet.cdi wrote "
-            f"{', '.join(found)}, so nothing can be taken back. Restore it from a backup; or provision this host again "
-            "with the same settings, so that its files become ours again, and then take it back; or remove by hand all "
-            "that fleet.cdi wrote, these files last. Nothing was changed."
+            f"{manifest.path}: {lost}, so fleet.cdi can't take back all that it did. Restore it from a backup; or "
+            "provision this host again with the same settings, so that its files become ours again, and then take it "
+            "back; or remove by hand all that fleet.cdi wrote, these files last. Nothing was changed."
         )
 
 

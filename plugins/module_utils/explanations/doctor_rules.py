@@ -56,6 +56,7 @@ EXPLANATIONS = (
             "manifest-gone",
             "manifest-changed",
             "irregular-file",
+            "untrusted-directory",
             "device-state-damaged",
             "device-state-gone",
             "device-state-changed",

@@ -22,8 +22,9 @@ def _no_program(view: HostView) -> Iterator[Symptom]:
     for path, chain in view.written.configurations.items():
         for one in chain:
             program = os.path.join(view.places.prefix, "bin", one.plugin)
-            if not os.access(program, os.X_OK):
-                yield Symptom(program, "can't be run; needed by", path)
+            why = view.written.programs.get(program)
+            if why:
+                yield Symptom(program, f"{why}; needed by", path)
 
 
 def _no_pool(view: HostView) -> Iterator[Symptom]:

@@ -45,9 +45,8 @@ def _unusable(denied: bool, path: str, error: str, view: HostView) -> Iterator[S
 
 
 def _manifest_gone(view: HostView) -> Iterator[Symptom]:
-    if view.wanted.traces:
-        names = ", ".join(view.wanted.traces)
-        yield Symptom(view.wanted.manifest.path, f"is gone, but fleet.cdi wrote {names}")
+    if view.wanted.lost:
+        yield Symptom(view.wanted.manifest.path, view.wanted.lost)
 
 
 def _manifest_changed(view: HostView) -> Iterator[Symptom]:
@@ -57,6 +56,11 @@ def _manifest_changed(view: HostView) -> Iterator[Symptom]:
 
 def _irregular(view: HostView) -> Iterator[Symptom]:
     for path, problem in view.written.irregular.items():
+        yield Symptom(path, problem)
+
+
+def _untrusted(view: HostView) -> Iterator[Symptom]:
+    for path, problem in view.written.untrusted.items():
         yield Symptom(path, problem)
 
 
@@ -74,6 +78,11 @@ RULES = (
         "irregular-file",
         _irregular,
         "move it away (`mv {subject} {subject}.old`), since nobody can lock or write it; fleet.cdi makes it again",
+    ),
+    DoctorRule(
+        "untrusted-directory",
+        _untrusted,
+        "change the owner and mode of the directory that is named (`namei -l {subject}` shows all on the way)",
     ),
     DoctorRule("device-state-unread", partial(_disabled_unusable, True), AS_ROOT),
     DoctorRule(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
-from ... import documents, files
+from ... import directories, documents, files
 from ...allocation.ledger.examine import Examined, examine
 from ...claims.check_claims import ClaimFault, check_claims, claim_specs
 from ...claims.ledger_grants import LedgerGrants
@@ -41,7 +41,7 @@ from ...runtimes.survey import RuntimeState
 from ...runtimes.survey import survey as survey_runtimes
 from ...spec.registry import Registry, load, seen_with
 from ...spec.stale import Reason
-from ...system import mandatory_access, systemd
+from ...system import mandatory_access, programs, systemd
 from ...system.occupied import Occupied
 from ..driver import device_links
 from ..holders import occupied
@@ -52,7 +52,7 @@ from ..libraries import of_places
 from ..runtime import managed_keys
 from ..services import converge_service, device_plugin_config, openers_unit, refresh_service
 from ..services import device_plugin_unit as plugin_unit
-from ..undo import traces_of_lost_manifest
+from ..undo import lost_records
 from ..writable_places import WritablePlace, look_at_places
 
 
@@ -66,7 +66,7 @@ class RememberedState(NamedTuple):
     disabled: Mapping[str, Disabled] = {}  # by id: devices out of service
     disabled_error: str = ""
     denied: tuple[str, ...] = ()  # of these errors, those of a file that this user may not read
-    traces: tuple[str, ...] = ()  # paths that show that a missing manifest existed
+    lost: str = ""  # what shows that the manifest, or a part of its records, is lost
 
     def is_leaving(self, device: Device) -> bool:
         """Return True if the settings dropped the device while it was held."""
@@ -92,6 +92,8 @@ class Written(NamedTuple):
     labels: Mapping[str, tuple[mandatory_access.WrongLabel, ...]] = {}  # path of ours -> files at or below it
     claim_specs: Mapping[str, str] = {}  # path of each spec of a claim -> id of the claim
     irregular: Mapping[str, str] = {}  # path of a lock or a note -> why it is not a regular file
+    programs: Mapping[str, str] = {}  # path of each program that a configuration needs -> "" or why it can't be run
+    untrusted: Mapping[str, str] = {}  # directory of ours -> why other users can put files of theirs in it
 
 
 GONE, CHANGED = "gone", "changed"
@@ -179,7 +181,7 @@ def _wanted(places: Layout) -> RememberedState:
     manifest, error, denied = _read(lambda: read_manifest(places.state_dir), empty)
     out, out_error, out_denied = _read(lambda: out_of_service.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
-    lost = () if error else traces_of_lost_manifest(places)
+    lost = "" if error else lost_records(places, manifest)
     changed = not error and changed_by_others(manifest)
     refused = tuple(why for why, is_denied in ((error, denied), (out_error, out_denied)) if is_denied)
     return RememberedState(manifest, error, changed, kinds, out, out_error, refused, lost)
@@ -210,17 +212,31 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         integrity.of_links(places.prefix),
         look_at_places(_directories(places, wanted)),
         claim_specs=claim_specs(places),
+        programs=_programs(places, plugins),
         irregular=_irregular(places),
+        untrusted=_untrusted((*_directories(places, wanted), *_inner_directories(places))),
     )
 
 
+def _programs(places: Layout, plugins: Mapping[str, tuple[Config, ...]]) -> dict[str, str]:
+    names = sorted({one.plugin for chain in plugins.values() for one in chain})
+    return {path: _unrunnable(path) for path in (os.path.join(places.prefix, "bin", name) for name in names)}
+
+
+def _unrunnable(path: str) -> str:
+    """Return why a call of this program fails; "" if it does not."""
+    if not os.access(path, os.X_OK):
+        return "can't be run"
+    return _or(lambda: programs.check(path), None)[1].rstrip(".")
+
+
 def _irregular(places: Layout) -> dict[str, str]:
-    """Return path -> why, for locks and notes in whose place something else is. Their content says nothing here."""
+    """Return path -> why, for locks, notes and temporary files in whose place something else is."""
     notes = [places.ended_claims, places.unused_claims, tree.at(places.prefix, tree.LOCK)]
     notes += [note_path(places.inventory)] if places.inventory else []
-    folders = [places.state_dir, *(os.path.join(places.state_dir, name) for name in (CLAIMS, pod_record.DIRECTORY))]
+    folders = (places.state_dir, *_inner_directories(places), *places.spec_dirs)
     found = {}
-    for path in (*notes, *(os.path.join(folder, name) for folder in folders for name in _locks(folder))):
+    for path in (*notes, *(os.path.join(folder, name) for folder in folders for name in _beside(folder))):
         with suppress(OSError):
             mode = os.lstat(path).st_mode
             if not stat.S_ISREG(mode):
@@ -228,11 +244,29 @@ def _irregular(places: Layout) -> dict[str, str]:
     return found
 
 
-def _locks(folder: str) -> list[str]:
+def _beside(folder: str) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(folder) if name.endswith(".lock"))
+        return sorted(name for name in os.listdir(folder) if name.endswith((".lock", ".tmp", "-journal")))
     except OSError:
         return []
+
+
+def _inner_directories(places: Layout) -> tuple[str, ...]:
+    """Return the directories of ours that need no look at their space: they are in one that `_directories` yields."""
+    inner = (os.path.join(places.state_dir, name) for name in (CLAIMS, pod_record.DIRECTORY))
+    return (*inner, os.path.join(places.prefix, "bin"), *places.spec_dirs[-1:])
+
+
+def _untrusted(paths: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for path in paths:
+        try:
+            os.close(directories.opened(path))
+        except directories.Untrusted as error:
+            found[path] = str(error)
+        except OSError:
+            continue  # it is missing, or this user can't look there
+    return found
 
 
 def _directories(places: Layout, wanted: RememberedState) -> Iterator[str]:

@@ -111,8 +111,10 @@ EXPLANATIONS = (
     Explanation(
         id="FC1057",
         title="The manifest is lost",
-        messages=("is gone, but fleet.cdi wrote *, so nothing can be taken back",),
-        means="The state directory has no manifest, and files are there that fleet.cdi writes only with one.",
+        messages=(", so fleet.cdi can't take back all that it did",),
+        means=(
+            "The manifest is gone, or lacks records: there are files that fleet.cdi writes only with a record in it."
+        ),
         why=(
             "The manifest lists our files, and the files that were there before us. Without it nothing would be taken "
             "back, and the run would look as if all was gone."

@@ -342,7 +342,10 @@ def test_a_value_of_another_type_is_a_finding_wherever_it_is(everything):
     assert missed == [] and len(tried) > 100
 
 
-NOTES = ("state/claims.ended", "state/claims.unused", "run/cdi-refresh.last")  # not there before they are needed
+NOTES = (  # not there before they are needed
+    *("state/claims.ended", "state/claims.unused", "run/cdi-refresh.last", "state/.manifest.json.tmp"),
+    *("state/claims/.job-1.json.tmp", "etc/cdi/.fleet.cdi-zero.json.tmp"),
+)
 LOCKS = (
     "state/.lock",
     "state/ledger.lock",
@@ -369,6 +372,29 @@ def test_what_is_in_the_place_of_a_lock_or_a_note_is_named(everything, name, put
         path.rmdir() if path.is_dir() else path.unlink()
         if name in LOCKS:
             (everything.root / "kept").rename(path)
+
+
+@pytest.mark.parametrize("name", ["state", "state/claims", "state/pods", "etc/cdi", "run", "run/cdi", "opt/cdi/bin"])
+def test_a_directory_that_others_can_write_to_is_named(everything, name):
+    """Nothing is written or run there: each call that needs it fails."""
+    path = everything.root / name
+    mode = path.stat().st_mode
+    path.chmod(0o777)
+    try:
+        found = {one.rule: one for one in everything.findings() if one.subject == str(path)}
+    finally:
+        path.chmod(mode)
+    assert "has mode 0777" in found["untrusted-directory"].problem and str(path) in found["untrusted-directory"].next
+
+
+def test_a_program_that_others_can_write_is_named(everything):
+    program = everything.root / "opt/cdi/bin/rule"
+    program.chmod(0o777)
+    try:
+        (found,) = [one for one in everything.findings() if one.subject == str(program)]
+    finally:
+        program.chmod(0o755)
+    assert found.rule == "program-missing" and "can be written by others (mode 0777)" in found.problem
 
 
 def test_a_manifest_that_is_gone_shows_by_what_is_there_with_it(everything):

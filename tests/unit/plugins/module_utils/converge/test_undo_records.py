@@ -1,0 +1,45 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Undo by a manifest that lost records: units that it does not list would stay, and the run would end green."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undo_module
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_unit
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """A host with a unit of ours and another file, in what this test takes for the usual state directory."""
+    units = tmp_path / "units"
+    units.mkdir()
+    (units / "fleet-cdi-refresh.service").write_text("[Service]")
+    found = Layout(str(tmp_path / "state"), str(tmp_path / "inventory.json"), prefix=str(tmp_path / "opt"))
+    monkeypatch.setattr(undo_module, "USUAL", found)
+    for name, value in (("UNIT_DIR", str(units)), ("RULES", str(units / "70.rules"))):
+        monkeypatch.setattr(refresh_unit, name, value)
+    with locked_manifest(found.state_dir) as manifest:
+        manifest.write(str(tmp_path / "a.json"), b"ours")
+    return found
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("check", [False, True])
+def test_a_unit_without_a_record_stops_undo(places, tmp_path, check, force):
+    unit = str(tmp_path / "units/fleet-cdi-refresh.service")
+    with pytest.raises(CdiError, match=f"manifest.json: has no record of {unit}, so .* Nothing was changed"):
+        undo_module.undo(places, check, force)
+    assert (tmp_path / "a.json").exists()
+
+
+def test_a_unit_with_a_record_does_not(places, tmp_path):
+    unit = tmp_path / "units/fleet-cdi-refresh.service"
+    with locked_manifest(places.state_dir) as manifest:
+        manifest.write(str(unit), unit.read_bytes())
+    assert set(undo_module.undo(places).removed) == {str(unit), str(tmp_path / "a.json")}
