@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from .. import files
+from .. import documents, files
 from ..claims.calls import Caller
 from ..claims.device_name import request_id
 from ..claims.ended import this_boot
@@ -41,6 +42,8 @@ LATE = (
     "claim {0} was made while the configurations were taken back. Provision the host again, give it back "
     "(`fleet-cdi claim del {0}`) and take everything back once more"
 )
+
+OURS = b"# Written by fleet.cdi."  # begins each unit
 
 DONE = ("removed", "restored", "gone")  # results of `Manifest.take_back_all` of files that do not stay
 REST = ("manifest.json", ".manifest.json.tmp", ".lock")
@@ -119,10 +122,9 @@ def lost_records(places: Layout, manifest: Manifest) -> str:
     A file at its usual path belongs to the usual state directory.
     """
     usual = manifest.state_dir == USUAL.state_dir
-    found: list[str] = []
-    if usual:
-        found += (*refresh_unit.refresh_texts(refresh_unit.RefreshUnit()), *device_plugin_unit.paths())
-        found += (f"{refresh_unit.UNIT_DIR}/{name}" for name in converge_service.BOTH)
+    units = (*refresh_unit.refresh_texts(refresh_unit.RefreshUnit()), *device_plugin_unit.paths())
+    units += tuple(f"{refresh_unit.UNIT_DIR}/{name}" for name in converge_service.BOTH)
+    found = [path for path in units if usual and _begins_as_ours(path)]
     is_gone = not os.path.lexists(manifest.path)
     if is_gone:
         found += (lock_of_lost_manifest(manifest.state_dir), out_of_service.path_of(manifest.state_dir))
@@ -131,6 +133,13 @@ def lost_records(places: Layout, manifest: Manifest) -> str:
     if not left:
         return ""
     return f"{'is gone, but fleet.cdi wrote' if is_gone else 'has no record of'} {', '.join(left)}"
+
+
+def _begins_as_ours(path: str) -> bool:
+    """Return True for a file that tells who wrote it, as our units do: another one may be the administrator's."""
+    with suppress(CdiError):
+        return (documents.content(path, 1 << 20) or b"").startswith(OURS)
+    return False
 
 
 def _check_records(places: Layout) -> None:

@@ -19,7 +19,7 @@ def places(tmp_path, monkeypatch):
     """A host with a unit of ours and another file, in what this test takes for the usual state directory."""
     units = tmp_path / "units"
     units.mkdir()
-    (units / "fleet-cdi-refresh.service").write_text("[Service]")
+    (units / "fleet-cdi-refresh.service").write_text(refresh_unit.HEAD + "[Service]\n")
     found = Layout(str(tmp_path / "state"), str(tmp_path / "inventory.json"), prefix=str(tmp_path / "opt"))
     monkeypatch.setattr(undo_module, "USUAL", found)
     for name, value in (("UNIT_DIR", str(units)), ("RULES", str(units / "70.rules"))):
@@ -43,3 +43,9 @@ def test_a_unit_with_a_record_does_not(places, tmp_path):
     with locked_manifest(places.state_dir) as manifest:
         manifest.write(str(unit), unit.read_bytes())
     assert set(undo_module.undo(places).removed) == {str(unit), str(tmp_path / "a.json")}
+
+
+def test_a_unit_of_the_administrator_does_not(places, tmp_path):
+    unit = tmp_path / "units/fleet-cdi-refresh.service"
+    unit.write_text("[Service]\n")
+    assert undo_module.undo(places).removed == (str(tmp_path / "a.json"),) and unit.exists()
