@@ -22,17 +22,17 @@ READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 DENIED = (errno.EACCES, errno.EPERM)
 
-# The next step after a failure, by errno; {} stands for the path.
+# The next step after a failure, by errno. Nothing is imported for it: a process may be out of descriptors.
 ADVICE = {
     errno.ENOSPC: "Free some space there and run again",
     errno.EDQUOT: "Free some space there and run again",
     errno.EFBIG: "Lift the limit on file sizes and run again",
     **dict.fromkeys(DENIED, "Run as root (`sudo`, or `become: true` in a playbook), or choose another place"),
     errno.EROFS: "Make the file system writable, or choose another place",
-    errno.ELOOP: "Remove the link that is in the way (`namei -l {}` shows it), or choose another place",
+    errno.ELOOP: "Remove the link that is in the way (`namei -l PATH` shows it), or choose another place",
     errno.EISDIR: "Move the directory away, or choose another place",
-    errno.ENOTDIR: "Move the file away that is in the place of a directory (`namei -l {}` shows it), or choose another "
-    "place",
+    errno.ENOTDIR: "Move the file away that is in the place of a directory (`namei -l PATH` shows it), or choose "
+    "another place",
 }
 
 
@@ -127,16 +127,14 @@ class CallDenied(CallFailed):
     """A system call failed because this user may not make it."""
 
 
-def advice(path: str, error: OSError) -> str:
-    """Return the next step after a system call on `path` that failed; "" if none is known."""
-    from shlex import quote  # here: only for a message
-
-    return ADVICE.get(error.errno or 0, "").format(quote(path))
+def advice(error: OSError) -> str:
+    """Return the next step after a system call that failed; "" if none is known."""
+    return ADVICE.get(error.errno or 0, "")
 
 
 def failed(what: str, path: str, error: OSError) -> CallFailed:
     """Return the error for a system call that failed, with the next step."""
-    next_step = advice(path, error)
+    next_step = advice(error)
     kind = CallDenied if error.errno in DENIED else CallFailed
     return kind(f"{path}: can't {what} it: {error.strerror or error}" + (f". {next_step}" if next_step else ""))
 

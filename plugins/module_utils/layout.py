@@ -64,6 +64,11 @@ def kubelet_layout(directory: str = KUBELET) -> KubeletLayout:
     return KubeletLayout(*(f"{directory.rstrip('/')}/{place}" for place in places))
 
 
+def device_state_path(state_dir: str) -> str:
+    """Return the path of the list of devices that operators took out of service."""
+    return os.path.join(os.path.abspath(state_dir), "device-state.json")
+
+
 def ledger_path(state_dir: str) -> str:
     """Return the path of the store of grants."""
     return f"{state_dir.rstrip('/')}/ledger.db"

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-from .. import documents, files
+from .. import files
 from ..claims.calls import Caller
 from ..claims.device_name import request_id
 from ..claims.ended import this_boot
 from ..claims.pods import pod_record
 from ..claims.store import DIRECTORY, claim_path, has_claims, read_claims
-from ..discovery import inventory, out_of_service
-from ..layout import KUBELET, USUAL, Layout, ledger_path
-from ..manifest import Manifest, lock_of_lost_manifest, locked_manifest, read_manifest
+from ..discovery import inventory
+from ..layout import KUBELET, Layout, device_state_path, ledger_path
+from ..lost_records import lost_records
+from ..manifest import Manifest, locked_manifest, read_manifest
 from ..records import CdiError
 from ..release.needed_by import check_state_dir
 from ..runtimes import containers
@@ -29,9 +29,7 @@ from .runtime import managed_keys
 from .services import (
     converge_service,
     device_plugin_service,
-    device_plugin_unit,
     refresh_service,
-    refresh_unit,
 )
 from .services.device_plugin_removal import tidy
 from .services.device_plugin_unit import RUN_DIR
@@ -42,8 +40,6 @@ LATE = (
     "claim {0} was made while the configurations were taken back. Provision the host again, give it back "
     "(`fleet-cdi claim del {0}`) and take everything back once more"
 )
-
-OURS = b"# Written by fleet.cdi."  # begins each unit
 
 DONE = ("removed", "restored", "gone")  # results of `Manifest.take_back_all` of files that do not stay
 REST = ("manifest.json", ".manifest.json.tmp", ".lock")
@@ -114,32 +110,6 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
     if not check:
         _discard_rest(state_dir)
     return done._replace(removed=(*ended, *done.removed), ended=ended, forced=forced)
-
-
-def lost_records(places: Layout, manifest: Manifest) -> str:
-    """Return what shows that the manifest, or a part of its records, is lost; "" if nothing does.
-
-    A file at its usual path belongs to the usual state directory.
-    """
-    usual = manifest.state_dir == USUAL.state_dir
-    units = (*refresh_unit.refresh_texts(refresh_unit.RefreshUnit()), *device_plugin_unit.paths())
-    units += tuple(f"{refresh_unit.UNIT_DIR}/{name}" for name in converge_service.BOTH)
-    found = [path for path in units if usual and _begins_as_ours(path)]
-    is_gone = not os.path.lexists(manifest.path)
-    if is_gone:
-        found += (lock_of_lost_manifest(manifest.state_dir), out_of_service.path_of(manifest.state_dir))
-        found += [places.inventory] if usual or places.inventory != USUAL.inventory else []
-    left = [path for path in found if path and os.path.lexists(path) and not manifest.record(path)]
-    if not left:
-        return ""
-    return f"{'is gone, but fleet.cdi wrote' if is_gone else 'has no record of'} {', '.join(left)}"
-
-
-def _begins_as_ours(path: str) -> bool:
-    """Return True for a file that tells who wrote it, as our units do: another one may be the administrator's."""
-    with suppress(CdiError):
-        return (documents.content(path, 1 << 20) or b"").startswith(OURS)
-    return False
 
 
 def _check_records(places: Layout) -> None:
@@ -304,7 +274,7 @@ def _names(directory: str) -> list[str]:
 
 def _unrecorded(manifest: Manifest) -> list[str]:
     """Return the list of devices out of service if the manifest has no record of it: an earlier one was lost."""
-    path = out_of_service.path_of(manifest.state_dir)
+    path = device_state_path(manifest.state_dir)
     return [path] if os.path.lexists(path) and not manifest.record(path) else []
 
 

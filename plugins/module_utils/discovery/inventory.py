@@ -280,9 +280,7 @@ def _record(of: Any, document: dict[str, Any]) -> Any:
         try:
             fields[key] = FIELDS.get(key, _text)(value)
         except (AttributeError, TypeError):
-            from ..schema import shown  # here: only for a message
-
-            raise ValueError(f"{key}: found {shown(value)}, which is of another type") from None
+            raise ValueError(f"{key}: found a value of another type") from None
     try:
         return of(**fields)
     except TypeError:

@@ -10,12 +10,12 @@ one back. It is separate from the inventory, because a refresh can't find an ope
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from .. import files, schema
+from ..layout import device_state_path
 from ..records import Device, Health
 
 VERSION = 1
@@ -48,14 +48,9 @@ SCHEMA: dict[str, Any] = {
 REPAIR = "disable again what must not be used."
 
 
-def path_of(state_dir: str) -> str:
-    """Where it is kept."""
-    return os.path.join(os.path.abspath(state_dir), "device-state.json")
-
-
 def read_disabled(state_dir: str) -> dict[str, Disabled]:
     """Device id -> what was decided, also where its time is over; empty if there is nothing. Raises CdiError."""
-    path = path_of(state_dir)
+    path = device_state_path(state_dir)
     live = files.read(path)
     if live is None:
         return {}

@@ -428,5 +428,5 @@ def explained(prefix: str) -> Iterator[None]:
         yield
     except OSError as error:
         path = error.filename or prefix
-        advice = documents.advice(path, error) or "Look at that path and run again"
+        advice = documents.advice(error) or "Look at that path and run again"
         raise CdiError(f"{path}: {error.strerror or error}. {advice}; what was active before still is.") from None

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Callable, NamedTuple
 
 from ... import files
+from ...layout import device_state_path
 from ...protocol import pools
 from ..services import refresh_unit
 from . import advice
@@ -45,7 +46,7 @@ def _is_pool(view: HostView, path: str) -> bool:
 
 
 def _is_device_state(view: HostView, path: str) -> bool:
-    return path == os.path.join(files.canonical(view.wanted.manifest.state_dir), "device-state.json")
+    return path == files.canonical(device_state_path(view.wanted.manifest.state_dir))
 
 
 def _is_unit(_view: HostView, path: str) -> bool:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 
-from ...discovery.out_of_service import path_of
+from ...layout import device_state_path
 from . import advice
 from .rule import DoctorRule, Symptom
 from .view import HostView
@@ -34,7 +34,7 @@ def _manifest_unusable(denied: bool, view: HostView) -> Iterator[Symptom]:
 
 
 def _disabled_unusable(denied: bool, view: HostView) -> Iterator[Symptom]:
-    path = path_of(os.path.dirname(view.wanted.manifest.path))
+    path = device_state_path(os.path.dirname(view.wanted.manifest.path))
     yield from _unusable(denied, path, view.wanted.disabled_error, view)
 
 

@@ -29,6 +29,7 @@ from ...discovery import inventory, out_of_service
 from ...discovery.inventory import Inventory
 from ...discovery.out_of_service import Disabled
 from ...layout import Layout
+from ...lost_records import lost_records
 from ...manifest import Manifest, changed_by_others, digest, read_manifest
 from ...protocol import configurations, pools
 from ...protocol.errors import ProtocolError
@@ -52,7 +53,6 @@ from ..libraries import of_places
 from ..runtime import managed_keys
 from ..services import converge_service, device_plugin_config, openers_unit, refresh_service
 from ..services import device_plugin_unit as plugin_unit
-from ..undo import lost_records
 from ..writable_places import WritablePlace, look_at_places
 
 

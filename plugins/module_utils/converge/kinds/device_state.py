@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...discovery import device_lookup, inventory
-from ...discovery.out_of_service import Disabled, in_force, moment, path_of, read_disabled, render_disabled
-from ...layout import Layout
+from ...discovery.out_of_service import Disabled, in_force, moment, read_disabled, render_disabled
+from ...layout import Layout, device_state_path
 from ...manifest import Manifest
 from ...protocol import pools
 from ...records import CdiError, Device, as_document
@@ -92,7 +92,7 @@ def converge_states(
     Raises CdiError, with nothing changed.
     """
     now = moment(clock())
-    path = path_of(places.state_dir)
+    path = device_state_path(places.state_dir)
     looked: list[_Decisions] = []  # the last one counts
 
     def look_and_plan(manifest: Manifest) -> Plan:

@@ -20,6 +20,7 @@ from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory, out_of_service
 from ...discovery.inventory import Inventory
 from ...files import canonical
+from ...layout import device_state_path
 from ...manifest import read_manifest
 from ...records import REFUSE, CdiError
 from ...runtimes.survey import RuntimeReader
@@ -171,7 +172,7 @@ class Viewer:
         found = [watch.Subject(directory, file_state.contents) for directory in folders]
         found += [
             watch.Subject(settings.inventory),
-            watch.Subject(out_of_service.path_of(settings.state_dir)),
+            watch.Subject(device_state_path(settings.state_dir)),
             watch.Subject(settings.state_dir, self._ledger.news),
         ]
         base = settings.root.rstrip("/")

@@ -72,9 +72,9 @@ def test_content(tmp_path):
 @pytest.mark.parametrize(
     ("found", "says"),
     {
-        "link": "Too many levels of symbolic links. Remove the link that is in the way (`namei -l {}` shows it)",
+        "link": "Too many levels of symbolic links. Remove the link that is in the way (`namei -l PATH` shows it)",
         "folder": "Is a directory. Move the directory away",
-        "file/a": "Not a directory. Move the file away that is in the place of a directory (`namei -l {}` shows it)",
+        "file/a": "Not a directory. Move the file away that is in the place of a directory (`namei -l PATH` shows it)",
     }.items(),
 )
 def test_what_is_in_the_way_of_a_lock_has_a_next_step(tmp_path, found, says):

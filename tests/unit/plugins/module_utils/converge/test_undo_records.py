@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undo_module
+from ansible_collections.fleet.cdi.plugins.module_utils import lost_records
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_unit
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -21,9 +22,8 @@ def places(tmp_path, monkeypatch):
     units.mkdir()
     (units / "fleet-cdi-refresh.service").write_text(refresh_unit.HEAD + "[Service]\n")
     found = Layout(str(tmp_path / "state"), str(tmp_path / "inventory.json"), prefix=str(tmp_path / "opt"))
-    monkeypatch.setattr(undo_module, "USUAL", found)
-    for name, value in (("UNIT_DIR", str(units)), ("RULES", str(units / "70.rules"))):
-        monkeypatch.setattr(refresh_unit, name, value)
+    monkeypatch.setattr(lost_records, "USUAL", found)
+    monkeypatch.setattr(lost_records, "UNIT_DIR", str(units))
     with locked_manifest(found.state_dir) as manifest:
         manifest.write(str(tmp_path / "a.json"), b"ours")
     return found
@@ -34,7 +34,7 @@ def places(tmp_path, monkeypatch):
 def test_a_unit_without_a_record_stops_undo(places, tmp_path, check, force):
     unit = str(tmp_path / "units/fleet-cdi-refresh.service")
     with pytest.raises(CdiError, match=f"manifest.json: has no record of {unit}, so .* Nothing was changed"):
-        undo_module.undo(places, check, force)
+        undo(places, check, force)
     assert (tmp_path / "a.json").exists()
 
 
@@ -42,10 +42,10 @@ def test_a_unit_with_a_record_does_not(places, tmp_path):
     unit = tmp_path / "units/fleet-cdi-refresh.service"
     with locked_manifest(places.state_dir) as manifest:
         manifest.write(str(unit), unit.read_bytes())
-    assert set(undo_module.undo(places).removed) == {str(unit), str(tmp_path / "a.json")}
+    assert set(undo(places).removed) == {str(unit), str(tmp_path / "a.json")}
 
 
 def test_a_unit_of_the_administrator_does_not(places, tmp_path):
     unit = tmp_path / "units/fleet-cdi-refresh.service"
     unit.write_text("[Service]\n")
-    assert undo_module.undo(places).removed == (str(tmp_path / "a.json"),) and unit.exists()
+    assert undo(places).removed == (str(tmp_path / "a.json"),) and unit.exists()

@@ -19,7 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli import report as ver
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import memory, plan_kind, refresh_all
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
-from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout, device_state_path
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
 from ansible_collections.fleet.cdi.plugins.module_utils.report import host_report_info
@@ -255,7 +255,7 @@ def test_a_damaged_manifest_makes_wanted_unknown(host):
 
 
 def test_a_damaged_list_of_devices_out_of_service_makes_wanted_unknown(host):
-    Path(out_of_service.path_of(host.places.state_dir)).write_text("{", encoding="utf-8")
+    Path(device_state_path(host.places.state_dir)).write_text("{", encoding="utf-8")
     found = host.devices()
     assert set(found) == {"full", "zero"}
     assert all(one["wanted"][0] == "unknown" and "wanted" in one["unknown"] for one in found.values())
@@ -289,7 +289,7 @@ def test_a_device_whose_teardown_failed_is_withheld(host):
 def test_a_device_out_of_service_is_no_disagreement(host):
     device = host.hold("zero")
     out = {device.id: out_of_service.Disabled("fan", "2026-11-21T15:20:00Z")}
-    Path(out_of_service.path_of(host.places.state_dir)).write_bytes(out_of_service.render_disabled(out))
+    Path(device_state_path(host.places.state_dir)).write_bytes(out_of_service.render_disabled(out))
     one = host.devices()["zero"]
     assert one["wanted"][0] == "withdrawn" and "fan" in one["wanted"][1] and "findings" not in one
 

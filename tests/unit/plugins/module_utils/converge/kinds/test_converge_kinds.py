@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import device_state, plan_kind, spec
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import out_of_service, snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout, device_state_path
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
@@ -140,7 +140,7 @@ class TestModuleSpec:
         assert not (tmp_path / "cdi").exists()
 
     def test_a_device_that_operators_took_out_of_service_is_not_missing(self, run, tmp_path):
-        path = Path(out_of_service.path_of(str(tmp_path / "state")))
+        path = Path(device_state_path(str(tmp_path / "state")))
         path.parent.mkdir()
         off = {"mem:null": out_of_service.Disabled("it smokes", "2026-01-01T00:00:00Z", "", "")}
         path.write_bytes(out_of_service.render_disabled(off))

@@ -13,6 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import grant, ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, memory, plan_kind
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import device_state_path
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import (
@@ -329,7 +330,7 @@ def test_one_that_an_operator_took_out_of_service_goes_at_once(host):
     content = out_of_service.render_disabled(
         {id_of(1): out_of_service.Disabled("it overheats", "2026-11-21T15:20:00Z")}
     )
-    files.replace(out_of_service.path_of(host.places.state_dir), content)
+    files.replace(device_state_path(host.places.state_dir), content)
     assert [(one.id, one.kept) for one in host.refresh().missing] == [(id_of(1), False)]
     assert set(host.spec().values()) == {"/dev/card2"}
 

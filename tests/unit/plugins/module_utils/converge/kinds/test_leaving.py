@@ -324,7 +324,7 @@ class TestOtherSettings:
         run(WIDE)
         with pytest.raises(CdiError, match="is held by|are held by") as error:
             run(entries, silent, on_held="fail")
-        assert DOCKER in str(error.value) and "start the engine" in str(error.value)
+        assert DOCKER in str(error.value) and "run this again when it answers" in str(error.value)
         assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
         (text,) = [text for text in run(entries, silent).warnings if "docker" in text]
         assert text.count(DOCKER) == 1 and id_of_message(text) == HELD

@@ -18,9 +18,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import pl
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import (
     Disabled,
-    path_of,
     render_disabled,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import device_state_path
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
@@ -279,7 +279,7 @@ class TestMeanwhile:
         def disable():  # as module device_state does
             content = render_disabled({id_of(1): Disabled("broken fan", "2026-11-21T15:20:00Z")})
             with locked_manifest(host.places.state_dir) as manifest:
-                manifest.write(path_of(host.places.state_dir), content)
+                manifest.write(device_state_path(host.places.state_dir), content)
             host.refresh()
 
         after_the_look(disable)

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find out whether the manifest of this host, or a part of its records, is lost.
+
+A host without a manifest was never provisioned, or lost it. The lock of the manifest makes the difference, and where
+the whole state directory is lost, the files that fleet.cdi writes only with a record.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from . import documents
+from .layout import UNIT_DIR, USUAL, Layout, device_state_path
+from .manifest import Manifest, lock_of_lost_manifest
+from .records import CdiError
+
+OURS = b"# Written by fleet.cdi."  # begins each unit of ours
+UNITS = "fleet-cdi-"  # begins its name
+LARGEST = 1 << 20  # bytes of a unit
+
+
+def lost_records(places: Layout, manifest: Manifest) -> str:
+    """Return what shows that the manifest, or a part of its records, is lost; "" if nothing does.
+
+    Units, and the inventory at its usual path, belong to the usual state directory.
+    """
+    usual = manifest.state_dir == USUAL.state_dir
+    found = _units() if usual else []
+    is_gone = not os.path.lexists(manifest.path)
+    if is_gone:
+        found += [lock_of_lost_manifest(manifest.state_dir), device_state_path(manifest.state_dir)]
+        found += [places.inventory] if usual or places.inventory != USUAL.inventory else []
+    left = [path for path in found if path and os.path.lexists(path) and not manifest.record(path)]
+    if not left:
+        return ""
+    return f"{'is gone, but fleet.cdi wrote' if is_gone else 'has no record of'} {', '.join(left)}"
+
+
+def _units() -> list[str]:
+    """Return the paths of our units. One that does not tell who wrote it may be the administrator's."""
+    try:
+        names = sorted(name for name in os.listdir(UNIT_DIR) if name.startswith(UNITS))
+    except OSError:
+        return []
+    return [path for path in (os.path.join(UNIT_DIR, name) for name in names) if _begins_as_ours(path)]
+
+
+def _begins_as_ours(path: str) -> bool:
+    with suppress(CdiError):
+        return (documents.content(path, LARGEST) or b"").startswith(OURS)
+    return False
