@@ -242,7 +242,7 @@ def _document(record: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    if type(value) is not str:
+    if not isinstance(value, str):
         raise TypeError
     return value
 
@@ -252,7 +252,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _list(value: Any) -> list[Any]:
-    if type(value) is not list:
+    if not isinstance(value, list):
         raise TypeError
     return value
 
@@ -264,7 +264,7 @@ def _number(value: Any) -> Any:
 
 
 def _flag(value: Any) -> bool:
-    if type(value) is not bool:
+    if not isinstance(value, bool):
         raise TypeError
     return value
 

@@ -99,7 +99,8 @@ class TestOneCause:
         assert (many.subject, many.details) == ("no driver", self.QUALIFIED)
         assert (one.subject, one.details) == ("no node", (f"{KIND}=other",))
         assert many.problem == f"not handed out: {', '.join(self.QUALIFIED[:3])}, and 97 more"
-        assert "`fleet-cdi device disable NAME --reason TEXT`" in many.next == one.next
+        assert many.next == one.next
+        assert "`fleet-cdi device disable NAME --reason TEXT`" in many.next
 
     def test_out_of_service_for_one_reason(self, host):
         host.list_devices(*map(device, self.NAMES))
@@ -108,7 +109,8 @@ class TestOneCause:
         (host.root / "state/device-state.json").write_bytes(render_disabled({**out, "id:x": Disabled("", "2026")}))
         many, one = (found for found in host.diagnose() if found.rule == "disabled")
         assert (many.subject, len(many.details), one.subject) == ("drained", 100, "no reason was given")
-        assert "`fleet-cdi device enable NAME`" in many.next == one.next
+        assert many.next == one.next
+        assert "`fleet-cdi device enable NAME`" in many.next
 
 
 class TestDropped:
