@@ -234,9 +234,12 @@ def _irregular(places: Layout) -> dict[str, str]:
     """Return path -> why, for locks, notes and temporary files in whose place something else is."""
     notes = [places.ended_claims, places.unused_claims, tree.at(places.prefix, tree.LOCK)]
     notes += [note_path(places.inventory)] if places.inventory else []
-    folders = (places.state_dir, *_inner_directories(places), *places.spec_dirs)
+    ours = (places.state_dir, *(os.path.join(places.state_dir, name) for name in (CLAIMS, pod_record.DIRECTORY)))
+    beside = [path for folder in ours for path in _paths_in(folder, "", (".lock", ".tmp", "-journal"))]
+    # Other tools have files of their own beside our specs.
+    beside += [path for folder in places.spec_dirs for path in _paths_in(folder, ".", (".tmp",))]
     found = {}
-    for path in (*notes, *(os.path.join(folder, name) for folder in folders for name in _beside(folder))):
+    for path in (*notes, *beside):
         with suppress(OSError):
             mode = os.lstat(path).st_mode
             if not stat.S_ISREG(mode):
@@ -244,11 +247,13 @@ def _irregular(places: Layout) -> dict[str, str]:
     return found
 
 
-def _beside(folder: str) -> list[str]:
+def _paths_in(folder: str, start: str, ends: tuple[str, ...]) -> list[str]:
+    """Return the paths in a directory whose names begin and end so; [] if it can't be listed."""
     try:
-        return sorted(name for name in os.listdir(folder) if name.endswith((".lock", ".tmp", "-journal")))
+        names = sorted(os.listdir(folder))
     except OSError:
         return []
+    return [os.path.join(folder, name) for name in names if name.startswith(start) and name.endswith(ends)]
 
 
 def _inner_directories(places: Layout) -> tuple[str, ...]:

@@ -374,6 +374,16 @@ def test_what_is_in_the_place_of_a_lock_or_a_note_is_named(everything, name, put
             (everything.root / "kept").rename(path)
 
 
+@pytest.mark.parametrize("name", ["backup.tmp", "vendor.lock", "old-journal"])
+def test_a_directory_of_others_beside_our_specs_is_theirs(everything, name):
+    path = everything.root / "etc/cdi" / name
+    path.mkdir()
+    try:
+        assert [one.rule for one in everything.findings()] == ["disabled"]  # which is part of the host
+    finally:
+        path.rmdir()
+
+
 @pytest.mark.parametrize("name", ["state", "state/claims", "state/pods", "etc/cdi", "run", "run/cdi", "opt/cdi/bin"])
 def test_a_directory_that_others_can_write_to_is_named(everything, name):
     """Nothing is written or run there: each call that needs it fails."""
