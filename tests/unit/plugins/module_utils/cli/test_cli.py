@@ -281,7 +281,7 @@ def test_devices_never_takes_what_it_can_not_read_for_free(fleet_cdi, tmp_path, 
     before = sorted(path.name for path in store.parent.iterdir())
     status, out, err = fleet_cdi("devices")
     assert status == 0 and out.splitlines()[1].endswith("  unknown")
-    assert "To give one" not in out, "somebody may hold it"
+    assert "To give one" not in out, "a request may hold it"
     assert err.startswith(f"fleet-cdi: warning: nothing tells who holds which device: {store}: ")
     assert json.loads(fleet_cdi("devices", "--json")[1])["devices"][0]["held_by"] is None
     status, out, err = fleet_cdi("devices", "--free")

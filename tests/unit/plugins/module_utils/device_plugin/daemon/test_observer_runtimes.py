@@ -62,7 +62,7 @@ def test_runtimes_are_asked_once_and_again_when_a_program_changes(tmp_path, monk
 
     viewer = viewer_of(tmp_path, ask)
     assert host_cases.told(tmp_path, viewer.look().registry)["devices"] == case["devices"]
-    viewer.look()  # reads all again, as there is no inventory
+    viewer.look()  # there is no inventory, so it reads all files again
     asked.clear()
     viewer.look()
     assert not asked
