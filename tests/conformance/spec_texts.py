@@ -155,6 +155,11 @@ def hand_written(rng: Random, _text: str) -> str:
         "9223372036854775807",
         "9223372036854775808",
         "99999999999999999999",
+        "1e400",
+        "-1e400",
+        "9" * 5000,
+        "0" + "7" * 5000,
+        "0" * 5000 + "7",
     )
     field = rng.choice(("major", "uid", "fileMode", "hostPath", "type", "permissions"))
     return SPEC_TEXT.format(name=rng.choice(scalars), fields=f"{field}: {rng.choice(scalars)}")

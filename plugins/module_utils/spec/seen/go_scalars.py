@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, Union
 
 from ..text import yaml_subset
 
@@ -25,7 +25,8 @@ BOOLEANS = {
         **dict.fromkeys(("false", "False", "FALSE", "n", "N", "no", "off"), False),
     },
 }
-LARGEST = 1 << 63
+BITS = 64  # no integer of Go has more figures, in any base
+LARGEST = 1 << (BITS - 1)
 _CORE = ("true", "True", "TRUE", "false", "False", "FALSE")
 
 
@@ -41,13 +42,21 @@ def typed(text: str, yaml: int) -> Any:
         sign, body = (-1 if digits[0] == "-" else 1), digits.lstrip("+-").lower()
         base = {"0x": 16, "0b": 2, "0o": 8}.get(body[:2], 8 if body[0] == "0" and len(body) > 1 else 10)
         lettered = body[:2] in ("0x", "0b", "0o")
-        number = sign * int(body[2:] if lettered else body, base)
-        if -LARGEST <= number < 2 * LARGEST:
-            return number
-        return text if lettered else float(digits)
+        figures = (body[2:] if lettered else body).lstrip("0") or "0"
+        if len(figures) <= BITS:  # Python refuses to read an integer of thousands of digits
+            number = sign * int(figures, base)
+            if -LARGEST <= number < 2 * LARGEST:
+                return number
+        return text if lettered else _float(digits, text)
     if text[:1] in "0123456789+-." and _FLOAT.match(digits):
-        return float(digits.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        return _float(digits, text)
     return text
+
+
+def _float(digits: str, text: str) -> Union[float, str]:
+    """The float in `digits`; the text itself where the number is too large for a float (strconv.ErrRange)."""
+    number = float(digits.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text if math.isinf(number) and digits[-1] not in "fF" else number
 
 
 def go_float(value: float) -> str:

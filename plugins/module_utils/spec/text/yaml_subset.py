@@ -35,7 +35,7 @@ CONSTANTS = {
 }
 INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
 NUMERIC = frozenset("+-.0123456789")  # what all of these start with
-OCTAL = re.compile(r"0o?([0-7]+)\Z")
+OCTAL = re.compile(r"0o?([0-7]{1,22})\Z")  # 64 bits at most, as INTEGER
 # Without the underscores, which may stand anywhere but at the start, also in "0_xB80" (go-yaml 2, resolve.go).
 NUMBER = re.compile(
     r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|\.[0-9]+([eE][-+]?[0-9]+)?"

@@ -22,6 +22,26 @@ def test_a_scalar_without_quotes(case):
         assert (found, type(found)) == (expected, type(expected)), release
 
 
+# Python reads no integer of more than 4300 digits.
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("9" * 5000, None),
+        ("-" + "9" * 5000, None),
+        ("9" * 400 + ".", None),
+        ("0" + "7" * 5000, None),
+        ("0x" + "f" * 5000, None),
+        ("0b" + "1" * 65, None),
+        ("0b" + "1" * 64, (1 << 64) - 1),
+        ("0" * 5000 + "7", 7),
+    ],
+    ids=lambda value: str(value)[:8],
+)
+def test_an_integer_of_thousands_of_digits_is_a_text(text, expected):
+    for release in (2, 3):
+        assert go_scalars.typed(text, release) == (text if expected is None else expected)
+
+
 @pytest.mark.parametrize("case", TABLE["floats"], ids=lambda case: case["go"])
 def test_a_float_in_the_words_of_go(case):
     assert go_scalars.go_float(float(case["of"])) == case["go"]
