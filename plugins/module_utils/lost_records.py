@@ -10,6 +10,7 @@ the whole state directory is lost, the files that fleet.cdi writes only with a r
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 
 from . import documents
@@ -18,7 +19,8 @@ from .manifest import Manifest, lock_of_lost_manifest
 from .records import CdiError
 
 OURS = b"# Written by fleet.cdi."  # begins each unit of ours
-UNITS = "fleet-cdi-"  # begins its name
+# Its name. What systemd does not load is a copy of somebody, and so is an instance of a template (`systemctl edit`).
+UNIT = re.compile(r"fleet-cdi-[a-z-]+@?\.(path|service|socket|timer)\Z")
 LARGEST = 1 << 20  # bytes of a unit
 
 
@@ -28,11 +30,13 @@ def lost_records(places: Layout, manifest: Manifest) -> str:
     Units, and the inventory at its usual path, belong to the usual state directory.
     """
     usual = manifest.state_dir == USUAL.state_dir
+    usual_inventory = places.inventory == USUAL.inventory
     found = _units() if usual else []
+    found += [places.inventory] if usual and usual_inventory else []
     is_gone = not os.path.lexists(manifest.path)
     if is_gone:
         found += [lock_of_lost_manifest(manifest.state_dir), device_state_path(manifest.state_dir)]
-        found += [places.inventory] if usual or places.inventory != USUAL.inventory else []
+        found += [] if usual_inventory else [places.inventory]
     left = [path for path in found if path and os.path.lexists(path) and not manifest.record(path)]
     if not left:
         return ""
@@ -42,7 +46,7 @@ def lost_records(places: Layout, manifest: Manifest) -> str:
 def _units() -> list[str]:
     """Return the paths of our units. One that does not tell who wrote it may be the administrator's."""
     try:
-        names = sorted(name for name in os.listdir(UNIT_DIR) if name.startswith(UNITS))
+        names = sorted(filter(UNIT.match, os.listdir(UNIT_DIR)))
     except OSError:
         return []
     return [path for path in (os.path.join(UNIT_DIR, name) for name in names) if _begins_as_ours(path)]

@@ -467,6 +467,8 @@ class Manifest:
                 self.directories = kept
                 self._save()
             return
+        if lock_of_lost_manifest(self.state_dir):
+            return  # a call that failed before it saved anything: the lock goes on to show the loss
         _note_digests(_lock_of(self.state_dir), ())  # else a crash here would look like a manifest that was lost
         files.remove(self.path)
         files.remove(_lock_of(self.state_dir))

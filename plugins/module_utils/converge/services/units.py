@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from ... import files, layout
+from ...lost_records import OURS
 from ...manifest import Manifest, locked_manifest
 from ...records import CdiError
 from ...system import systemd
@@ -49,7 +50,11 @@ def write_units(contents: Mapping[str, bytes], by: str, state_dir: str, check: b
     """Write these files (path -> content) for the module `by`; `check`: only return the changes. Raises CdiError."""
 
     def make_plan(manifest: Manifest) -> Plan:
-        changes = (change for path, content in contents.items() for change in plan_file(path, content, manifest, by))
+        changes = (
+            change
+            for path, content in contents.items()
+            for change in plan_file(path, content, manifest, by, has_our_form=lambda live: live.startswith(OURS))
+        )
         return Plan(UNIT_DIR, tuple(changes), ())
 
     return apply(make_plan, state_dir, check).changes

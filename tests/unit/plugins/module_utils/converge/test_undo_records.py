@@ -49,3 +49,28 @@ def test_a_unit_of_the_administrator_does_not(places, tmp_path):
     unit = tmp_path / "units/fleet-cdi-refresh.service"
     unit.write_text("[Service]\n")
     assert undo(places).removed == (str(tmp_path / "a.json"),) and unit.exists()
+
+
+@pytest.mark.parametrize("name", ["refresh.service.bak", "refresh.service~", "refresh.timer.old", "openers@a.service"])
+def test_a_copy_of_a_unit_does_not(places, tmp_path, name):
+    """Of an editor, an administrator, or `systemctl edit --full` for one instance of a template."""
+    unit = tmp_path / "units/fleet-cdi-refresh.service"
+    unit.rename(unit.with_name(f"fleet-cdi-{name}"))
+    assert undo(places).removed == (str(tmp_path / "a.json"),)
+
+
+def test_a_call_that_saves_nothing_leaves_the_trace_of_a_lost_manifest(places, tmp_path):
+    (tmp_path / "units/fleet-cdi-refresh.service").unlink()
+    (tmp_path / "state/manifest.json").unlink()
+    with pytest.raises(CdiError, match="it failed"), locked_manifest(places.state_dir):
+        raise CdiError("it failed")
+    with pytest.raises(CdiError, match="manifest.json: is gone, but fleet.cdi wrote .*state/.lock"):
+        undo(places)
+
+
+def test_a_manifest_that_was_made_since_does_not_hide_that_one_was_lost(places, tmp_path):
+    """The inventory is always recorded."""
+    (tmp_path / "units/fleet-cdi-refresh.service").unlink()
+    (tmp_path / "inventory.json").write_text("{}")
+    with pytest.raises(CdiError, match=f"manifest.json: has no record of {places.inventory}"):
+        undo(places)
