@@ -334,6 +334,37 @@ def test_docker_is_not_restarted_while_a_container_would_end(suite, host, runtim
     assert not info("docker")["pending_restart"]
 
 
+ASK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+found = containers.find_containers({sys.argv[2]: ["/dev/instrument"]}, {"docker": containers.ENGINES["docker"]})
+print(*sorted(map(str, found.containers)), *found.trouble, sep="\\n")
+"""
+
+
+def test_a_docker_that_does_not_run_has_the_containers_that_its_files_tell(suite, host, runtime):
+    if suite == "bookworm":
+        pytest.skip("its docker is from before CDI")
+
+    def ask():
+        return host.run("python3", "-I", "-c", ASK, str(host.shared / "release.zip"), NAME).splitlines()
+
+    try:
+        runtime("docker", state={"trixie": "enabled", "sid": "absent"}[suite], restart="always")
+        host.run("docker", "create", "--name=other", engines.IMAGE)
+        host.run("docker", "create", "--name=kept", "--device", NAME, engines.IMAGE)
+        host.run("docker", "run", "--detach", "--name=runs", "--network=none", "--device", NAME, engines.IMAGE)
+        assert ask() == ["container kept (docker, created)", "container runs (docker, running)"]
+        host.run("sh", "-c", "kill -KILL $(busybox pidof dockerd)")
+        host.wait("sh", "-c", "systemctl show docker.service | grep -qx ActiveState=inactive")
+        assert ask() == ["container kept (docker, exited)", "container runs (docker, running)"]
+    finally:
+        host.run("systemctl", "restart", "docker.service")
+        host.run("docker", "rm", "--force", "other", "kept", "runs")
+        runtime("docker", state="absent", restart="always")
+
+
 def test_containers_outlive_a_restart_of_containerd(suite, host, runtime):
     if suite == "bookworm":
         pytest.skip("its containerd is from before CDI")

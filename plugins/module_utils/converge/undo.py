@@ -184,7 +184,8 @@ def _forced(state_dir: str) -> tuple[str, ...]:
 def _held(manifest: Manifest, state_dir: str) -> tuple[HeldFile, ...]:
     """Return each file that can't go now; empty if no device is held.
 
-    Devices that the device plugin holds are free once it is stopped, unless pods may still use them.
+    Devices that the device plugin holds are free once it is stopped, unless pods may still use them. A container that
+    does not run holds none, so an engine that can't be asked counts only while a container of it may run.
     """
     found = []
     stored = read_claims(state_dir)
@@ -223,7 +224,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[HeldFile, ...]:
             path = next(path for path, one in specs.items() if container.devices[0] in one)
             has = holders.some(container.devices)
             found.append(HeldFile(path, f"{path}: {container} has {has}", "Stop it first"))
-    for why in asked.unknown:
+    for why in asked.unknown if asked.may_run else ():
         path = next(iter(specs))
         found.append(HeldFile(path, f"{path}: a container may have {holders.some(names)} ({why})"))
     return tuple(found)

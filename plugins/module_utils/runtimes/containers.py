@@ -6,7 +6,8 @@
 An engine resolves the names again at every start: a container whose device has left its spec can't be started or
 restarted. Where an engine notes the names (measured):
 
-docker 26.1   HostConfig.DeviceRequests[].DeviceIDs, with Driver "cdi"
+docker 26.1   HostConfig.DeviceRequests[].DeviceIDs, with Driver "cdi"; while its daemon does not run, HostConfig is in the
+              file hostconfig.json of each container's directory, and the name in config.v2.json
 podman 4.3    Config.CreateCommand alone, as a word of `--device`; for a container made by its API, which has none, the
               nodes in HostConfig.Devices once it was started
 podman 5      the same, and `--gpus` (by its source, not measured); podman 4 takes that word and ignores it
@@ -61,6 +62,7 @@ class RunningContainers(NamedTuple):
 
     containers: tuple[Container, ...]
     trouble: tuple[str, ...] = ()
+    may_run: bool = True  # a container of an engine that could not be asked may have processes
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -87,7 +89,7 @@ def find_containers(
     `engines`: name -> how its containers are inspected; None stands for those of this host.
     """
     found: list[Container] = []
-    trouble: list[str] = []
+    trouble: dict[str, str] = {}
     for engine, inspect in (ENGINES if engines is None else engines).items() if names else ():
         try:
             for document in inspect():
@@ -95,8 +97,9 @@ def find_containers(
                 if devices:
                     found.append(_container(engine, document, devices))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            trouble.append(f"{engine}: its containers can't be told: {error}")
-    return RunningContainers(tuple(found), tuple(trouble))
+            trouble[engine] = f"{engine}: its containers can't be told: {error}"
+    may_run = any(MONITORED[engine]() for engine in trouble if engine in MONITORED)
+    return RunningContainers(tuple(found), tuple(trouble.values()), may_run)
 
 
 def finder() -> Callable[[Mapping[str, Collection[str]]], RunningContainers]:
@@ -247,7 +250,9 @@ def _run(command: list[str], deadline: float) -> str:
 def _docker() -> list[dict[str, Any]]:
     deadline = time.monotonic() + SECONDS
     documents: list[dict[str, Any]] = []
-    ids = _docker_ids()
+    ids = _docker_answer()
+    if ids is None:
+        return _docker_records()
     if ids:
         from ..system import unix_http  # here: see there
     for one in ids:
@@ -262,18 +267,52 @@ def _docker() -> list[dict[str, Any]]:
 
 
 def _docker_ids() -> list[str]:
-    """The ids of docker's containers. Raises ValueError if its daemon has stopped and has any: they may still run."""
+    ids = _docker_answer()
+    return [str(one["Id"]) for one in _docker_records()] if ids is None else ids
+
+
+def _docker_answer() -> Optional[list[str]]:
+    """The ids of docker's containers as its daemon says; None if that does not run."""
     if os.path.exists(DOCKER):
         from ..system import unix_http  # here: see there
 
-        with suppress(ConnectionRefusedError):  # the daemon does not run
+        with suppress(ConnectionRefusedError):
             return [str(one["Id"]) for one in json.loads(unix_http.fetch(DOCKER, "/containers/json?all=1"))]
-    kept = next(_docker_kept(), "")
-    if kept:
-        raise ValueError(f"its daemon does not run, and {os.path.dirname(kept)} has containers")
-    if any(DOCKER_NAMESPACE in proc.arguments(pid) for pid in proc.named("containerd-shim")):
-        raise ValueError("its daemon does not run, and its containers do")  # live-restore, with files elsewhere
-    return []
+    return None
+
+
+def _docker_records() -> list[dict[str, Any]]:
+    """What a docker that does not run keeps of its containers, as far as we read what it says of them.
+
+    Raises ValueError if there are others: with live-restore they go on without the daemon.
+    """
+    shims = _docker_shims()
+    running = {word for words in shims for word in words}
+    found = [document for path in _docker_kept() if (document := _docker_record(path, running))]
+    ids = {document["Id"] for document in found}
+    if any(ids.isdisjoint(words) for words in shims):
+        raise ValueError("its daemon does not run, and its containers do")
+    return found
+
+
+def _docker_shims() -> list[tuple[str, ...]]:
+    """The arguments of the process that each running container of docker has, which has the container's id in them."""
+    every = (proc.arguments(pid) for pid in proc.named("containerd-shim"))
+    return [words for words in every if DOCKER_NAMESPACE in words]
+
+
+def _docker_record(path: str, running: Collection[str]) -> Optional[dict[str, Any]]:
+    """One container; None for a directory that docker would not take for one either. Raises OSError or ValueError."""
+    try:
+        with open(f"{path}/config.v2.json", encoding="utf-8") as file:
+            config = json.load(file)
+    except FileNotFoundError:
+        return None
+    host: dict[str, Any] = {}
+    with suppress(FileNotFoundError), open(f"{path}/hostconfig.json", encoding="utf-8") as file:
+        host = json.load(file)
+    state = "running" if config["ID"] in running else "exited"
+    return {"Id": config["ID"], "Name": config["Name"], "State": {"Status": state}, "HostConfig": host}
 
 
 def _docker_kept() -> Iterator[str]:
@@ -289,4 +328,9 @@ def _docker_kept() -> Iterator[str]:
 
 
 ENGINES: dict[str, Inspect] = {"podman": _podman, "docker": _docker}
+# Whether a container of the engine may have processes: each has a process of these beside it.
+MONITORED: dict[str, Callable[[], bool]] = {
+    "podman": lambda: bool(proc.named("conmon")),
+    "docker": lambda: bool(_docker_shims()),
+}
 LISTS: dict[str, Callable[[], list[str]]] = {"podman": _podman_ids, "docker": _docker_ids}

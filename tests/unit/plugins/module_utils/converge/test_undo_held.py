@@ -11,7 +11,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import und
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import id_of as id_of_message
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 
-WHY = "its daemon does not run, and /var/lib/docker/containers has containers"
+WHY = "its daemon does not run, and its containers do"
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,7 @@ def engines(monkeypatch):
 
     one = {"podman": list, "docker": docker}
     monkeypatch.setattr(containers, "ENGINES", one)
+    monkeypatch.setitem(containers.MONITORED, "docker", lambda: True)
     return one
 
 
@@ -57,6 +58,12 @@ def test_force_takes_all_and_says_what_nobody_could_tell(written):
 
 def test_an_engine_that_answers_again_lets_it_go(written, engines):
     engines["docker"] = list
+    assert undo(written.places).kept == () and not written.spec_path.exists()
+
+
+def test_an_engine_that_has_no_container_with_a_process_lets_it_go(written, monkeypatch):
+    """As a docker that was switched off for good, or a podman that does not work on this host."""
+    monkeypatch.setitem(containers.MONITORED, "docker", lambda: False)
     assert undo(written.places).kept == () and not written.spec_path.exists()
 
 

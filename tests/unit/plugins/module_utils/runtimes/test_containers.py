@@ -93,7 +93,7 @@ def test_an_engine_that_says_nonsense_is_trouble_and_hides_no_other(answer):
 
 
 def test_nobody_is_asked_for_no_device():
-    assert containers.find_containers({}, {"never": lambda: 1 // 0}) == ((), ())
+    assert containers.find_containers({}, {"never": lambda: 1 // 0}) == ((), (), False)
 
 
 @pytest.fixture
@@ -212,13 +212,40 @@ def test_a_docker_that_does_not_run_may_have_no_containers(stopped):
     assert troubles() == [(), (), ()]
 
 
+def keep(folder, id_, host=None, config=None):
+    """Make the directory of a container as docker does; `host`: its hostconfig.json."""
+    (folder / id_).mkdir(parents=True)
+    (folder / id_ / "config.v2.json").write_text(json.dumps(config or {"ID": id_, "Name": f"/name-{id_}"}))
+    if host is not None:
+        (folder / id_ / "hostconfig.json").write_text(json.dumps(host))
+
+
+WITH = {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["fleet.cdi/tty=tty13"]}], "Devices": None}
+
+
 @pytest.mark.parametrize("place", ["kept/containers", "kept/100000.100000/containers", "other/containers"])
-def test_containers_of_a_docker_that_does_not_run_are_unknown(stopped, place):
-    """With live-restore they still run."""
-    (stopped / place / "0123").mkdir(parents=True)
+def test_containers_of_a_docker_that_does_not_run_are_told_by_its_files(stopped, place):
+    keep(stopped / place, "0123", WITH)
+    keep(stopped / place, "4567", {"DeviceRequests": None})
+    keep(stopped / place, "89ab")
+    (stopped / place / "a directory that docker would not load").mkdir()
     (stopped / "daemon.json").write_text(json.dumps({"data-root": str(stopped / "other")}))
-    why = f"docker: its containers can't be told: its daemon does not run, and {stopped / place} has containers"
-    assert troubles() == [(why,)] * 3
+    answers = (containers.find_containers(NAMES), containers.using("docker"))
+    assert [[str(one) for one in answer.containers] for answer in answers] == [
+        ["container name-0123 (docker, exited)"]
+    ] * 2
+    assert answers[0].containers[0].devices == ("fleet.cdi/tty=tty13",)
+    listed = containers.list_containers()
+    assert listed.ids == {"0123", "4567", "89ab"} and not listed.trouble
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"ID": 5'])
+def test_a_file_of_a_docker_that_does_not_run_may_be_damaged(stopped, text):
+    keep(stopped / "kept/containers", "0123", WITH)
+    (stopped / "kept/containers/0123/config.v2.json").write_text(text)
+    for (why,) in troubles():
+        assert why.startswith("docker: its containers can't be told: ")
+    assert not containers.find_containers(NAMES).may_run
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes count: needs root")
@@ -229,5 +256,9 @@ def test_containers_that_run_without_docker_are_seen_wherever_it_kept_them(stopp
         while not any(troubles()) and time.monotonic() < end:
             time.sleep(0.01)
         assert all("its daemon does not run, and its containers do" in one for (one,) in troubles())
+        assert containers.find_containers(NAMES).may_run
+        keep(stopped / "kept/containers", "0123", WITH)
+        (found,) = containers.find_containers(NAMES).containers
+        assert str(found) == "container name-0123 (docker, running)" and found.runs
         process.stdin.close()
-    assert troubles() == [(), (), ()]
+    assert [one.runs for one in containers.find_containers(NAMES).containers] == [False]
