@@ -99,6 +99,17 @@ def check(path: str) -> None:
     os.close(deepest(path)[0])
 
 
+def real_path(path: str) -> str:
+    """Return `path` without symlinks; itself where that can't be told: for a NUL in it, or a link that may not be read.
+
+    The path may be anybody's, as that of a device in a spec. /proc/PID/root is a link that not even root may read.
+    """
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return path
+
+
 def resolved(path: str) -> str:
     """Return the name of the directory at `path` without symlinks (/var/run is one to /run).
 

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Callable
 
+from .. import documents
 from ..explanations.explanation import id_of_rule
 from ..explanations.spec_rules import EXPLANATIONS
 from ..layout import Layout
@@ -38,12 +41,20 @@ def _everything(directories: Sequence[str]) -> Iterator[dict[str, Any]]:
     for path, error in found.errors.items():
         yield _document(path, None, [Finding("unreadable", "", error, "a directory that can be listed")])
     for _priority, path in found.paths:
-        yield _checked(path)
+        yield _checked(path, _content)
 
 
-def _checked(path: str) -> dict[str, Any]:
+def _content(path: str) -> bytes:
+    """The content of a file of a spec directory, where other programs may put a pipe or a device. Raises CdiError."""
+    content = documents.content(path, operand.LIMIT)
+    if content is None:
+        raise documents.failed("read", path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    return content
+
+
+def _checked(path: str, read: Callable[[str], bytes] = operand.read) -> dict[str, Any]:
     try:
-        content = operand.read(path)
+        content = read(path)
         spec, findings = codec.read(content, operand.name_of_spec(path, content))
     except CdiError as error:
         return _document(path, None, [Finding("unreadable", "", str(error), "a file that can be read")])

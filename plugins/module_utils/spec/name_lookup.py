@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import os
-
+from ..directories import real_path
 from ..records import CdiError
 from ..schema import did_you_mean
 from .registry import Registry
@@ -24,7 +23,7 @@ def qualified(name: str, registry: Registry) -> str:
         return name
     if name.startswith("/"):
         nodes = {one: _nodes(edits) for one, edits in registry.edits.items()}
-        node = os.path.realpath(name)
+        node = real_path(name)
         found = [one for one, paths in nodes.items() if node in paths]
         alone = [one for one in found if len(nodes[one]) == 1]
         found = alone or found  # rather the device than one that is all of them together
@@ -43,4 +42,4 @@ def qualified(name: str, registry: Registry) -> str:
 
 def _nodes(edits: dict[str, list[dict[str, str]]]) -> set[str]:
     """The paths of the device nodes on the host, without links."""
-    return {os.path.realpath(node.get("hostPath") or node["path"]) for node in edits.get("deviceNodes", ())}
+    return {real_path(node.get("hostPath") or node["path"]) for node in edits.get("deviceNodes", ())}

@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from .. import documents, file_state, files
+from ..directories import real_path
 from ..layout import SPEC_DIRS
 from ..records import CdiError
 from . import codec
@@ -138,7 +139,7 @@ def load(
         broken=broken,
         unclear={path: look.unclear for path, look in looks.items() if look.unclear},
         crashes={path: look.crashes for path, look in looks.items() if look.crashes},
-        targets={path: os.path.realpath(path) for path in broken},
+        targets={path: real_path(path) for path in broken},
     )
 
 
@@ -172,7 +173,7 @@ def changed(registry: Registry) -> bool:
 
 def _look(path: str, priority: int) -> _Look:
     """Return the file at `path`; nothing if it is gone again."""
-    target = os.path.realpath(path)  # the reference follows symlinks, so reading does too
+    target = real_path(path)  # the reference follows symlinks, so reading does too
     for _attempt in range(ATTEMPTS):
         stamp = file_state.stamp(target)
         state = file_state.token(stamp)

@@ -33,7 +33,7 @@ MISSING = frozenset(
 )
 
 _LIBRARY = re.compile(r"\.so(\.[0-9.]+)?\Z")
-_VERSION = re.compile(r"(?<=\.so\.)[0-9]+(?:\.[0-9]+)*|[0-9]+(?:\.[0-9]+)+")
+_VERSION = re.compile(r"(?<=\.so\.)[0-9]+(?:\.[0-9]+)*|(?<![0-9])[0-9]+(?:\.[0-9]+)+")
 
 
 class Reason(NamedTuple):
@@ -66,7 +66,8 @@ class Glance:
         self.lstat = host.lstat
         self.stat = host.stat
         self._listdir = host.listdir
-        self._shapes: dict[str, Optional[dict[str, list[str]]]] = {}  # directory -> shape -> its names, last first
+        self._shapes: dict[str, dict[str, list[str]]] = {}  # directory -> shape -> its names, last first
+        self._directories: set[str] = set()  # known to be some
         self._files: dict[tuple[str, str], tuple[str, ...]] = {}  # directory, shape -> the first files of these
 
     def other_version(self, path: str) -> str:
@@ -74,23 +75,41 @@ class Glance:
 
         Where its directory is missing, too, that may be what differs.
         """
-        above, name = os.path.split(path) if _VERSION.search(path) else ("", "")
-        while name:
-            if above not in self._shapes:
-                self._shapes[above] = self._of(above)
-            shapes = self._shapes[above]
-            if shapes is not None:
-                found = self._first(above, _shape(name), shapes)
-                return next((os.path.join(above, one) for one in found if one != name), "")
-            above, name = os.path.split(above)
-        return ""
+        if not path.startswith("/") or not _VERSION.search(path):
+            return ""
+        above, name = self._first_missing(path)
+        if above not in self._shapes:
+            self._shapes[above] = self._of(above)
+        found = self._first(above, _shape(name), self._shapes[above])
+        return next((os.path.join(above, one) for one in found if one != name), "")
 
-    def _of(self, directory: str) -> Optional[dict[str, list[str]]]:
-        """The names with a version in a directory, by their shape; None where it can't be read."""
+    def _first_missing(self, path: str) -> tuple[str, str]:
+        """The last directory on the way to a missing path, and the name that it lacks. Looks at nothing behind it."""
+        above = "/"
+        for name in filter(None, path.split("/")):
+            below = os.path.join(above, name)
+            if not self._is_directory(below):
+                return above, name
+            above = below
+        return above, ""
+
+    def _is_directory(self, path: str) -> bool:
+        if path not in self._directories:
+            try:
+                is_one = stat.S_ISDIR(self.stat(path).st_mode)
+            except (OSError, ValueError):
+                is_one = False
+            if not is_one:
+                return False
+            self._directories.add(path)
+        return True
+
+    def _of(self, directory: str) -> dict[str, list[str]]:
+        """The names with a version in a directory, by their shape; none where it can't be read."""
         try:
             names = sorted(self._listdir(directory), reverse=True)
-        except (OSError, ValueError):
-            return None
+        except OSError:
+            return {}
         shapes: dict[str, list[str]] = {}
         for name in names:
             if _VERSION.search(name):

@@ -247,6 +247,12 @@ def _unrefreshed(resource: Resource, waiting: Collection[str]) -> dict[str, str]
 
 
 def _is_remote(directory: str) -> bool:
-    """Tell whether a directory is on a remote file system: access may hang, and inotify reports no remote changes."""
-    kind = filesystem.type_of(directory)
+    """Tell whether a directory is on a remote file system: access may hang, and inotify reports no remote changes.
+
+    One that can't be looked at, with a NUL in its name as in a spec of others, can't be watched either.
+    """
+    try:
+        kind = filesystem.type_of(directory)
+    except (OSError, ValueError):
+        return True
     return kind in filesystem.NETWORK or kind == "autofs" or kind.startswith("fuse.")

@@ -93,7 +93,9 @@ def load_yaml(text: str, path: str, document: Optional[type[YamlReading]] = None
         raise Malformed("yaml-subset", repr(strange[0]), "YAML without directives, the escape \\/ and odd line breaks")
     try:
         return (document or YamlReading)(yaml, text).load()
-    except yaml.YAMLError as error:
+    except Malformed:
+        raise
+    except (yaml.YAMLError, OverflowError, ValueError) as error:  # without libyaml, an escape such as \UFFFFFFFF
         if "nesting depth" in str(error):  # PyYAML 6.0.4: libyaml's scanner ends before it reports the first levels
             raise too_deep() from None
         raise Malformed("yaml", f"no YAML ({' '.join(str(error).split())[:300]})", "YAML") from None
@@ -152,6 +154,8 @@ class YamlReading:
         if event.anchor:
             self.anchors[event.anchor] = anchor
         if isinstance(event, self.yaml.ScalarEvent):
+            if not event.value.isascii() and re.search("[\ud800-\udfff]", event.value):  # without libyaml
+                raise Malformed("yaml", "no YAML (an escape of half a character)", "YAML")
             if event.implicit[0] and self.flow and "?" in event.value:  # there it ends a scalar for go-yaml
                 raise Malformed("yaml-subset", f"{event.value[:60]!r} within braces", "text with a '?' in quotes")
             value = self.scalar(event)

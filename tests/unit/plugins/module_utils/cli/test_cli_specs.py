@@ -135,6 +135,16 @@ class TestValidate:
         status, out, _err = fleet_cdi("validate", "--spec-dir", tmp_path / "etc", "--spec-dir", good)
         assert status == 1 and f"error: {good}: can't list it: Not a directory" in out and f"valid: {good}" in out
 
+    def test_a_pipe_in_a_spec_directory_is_not_opened(self, fleet_cdi, put, tmp_path):
+        good = put("etc/a.json", spec("x"))
+        os.mkfifo(tmp_path / "etc/b.json")
+        status, out, _err = fleet_cdi("validate")
+        assert (
+            status == 1
+            and out.startswith(f"valid: {good}")
+            and f"error: {tmp_path}/etc/b.json: is not a regular file" in out
+        )
+
     def test_as_json(self, fleet_cdi, put):
         good, bad = put("a.json", spec("x", version="1.0.0")), put("b.json", spec("x", kind="gpu"))
         status, out, _err = fleet_cdi("validate", "--json", good, bad)

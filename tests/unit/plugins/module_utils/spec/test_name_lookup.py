@@ -46,6 +46,14 @@ def test_a_name_means_one_device(name, means):
     assert qualified(name, REGISTRY) == means
 
 
+@pytest.mark.parametrize("path", ["/dev/\0", "/dev/\ud800"])
+def test_a_path_that_is_none_hides_no_other(path):
+    """As a spec of another tool may have it."""
+    file = registry.SpecFile("/odd.json", 0, spec({"odd": nodes(path)}, "odd.com/odd", "1.1.0"))
+    assert qualified("/dev/gpu0", registry.resolve(["/"], [*FILES, file], {})) == "vendor.com/gpu=0"
+    assert qualified(path, registry.resolve(["/"], [*FILES, file], {})) == "odd.com/odd=odd"
+
+
 @pytest.mark.parametrize(("in_spec", "asked"), [("node", "link"), ("link", "node"), ("link", "other-link")])
 def test_a_link_means_the_node_that_it_leads_to(tmp_path, in_spec, asked):
     (tmp_path / "node").touch()

@@ -195,6 +195,9 @@ BAD_JSON = {
 BAD_YAML = {
     "nothing": (b"", "found null, expected an object"),
     "cut off": (b"a: [", "no YAML .*expected (the )?node content"),
+    "an escape of no character": (b'a: "\\UFFFFFFFF"', "no YAML"),
+    "an escape behind the last character": (b'a: "\\U00110000"', "no YAML"),
+    "an escape of half a character": (b'a: "\\ud800"', "no YAML"),
     "deep": (b"[" * 100_000, "more than 32 levels"),
     "an alias bomb": (
         b"a0: &a0 [x, x]\n"

@@ -106,6 +106,22 @@ def test_a_directory_is_read_once_however_much_is_missing_there(root):
     assert calls["lstat"] <= 200  # one for each name there
 
 
+def test_a_path_that_no_driver_has_costs_no_more_than_another():
+    """A file of another tool may have one of megabytes: all of these calls end, and look at what is there alone."""
+    looked = []
+
+    def stat(path):
+        looked.append(path)
+        return os.stat(path)
+
+    host = LIVE._replace(stat=stat, listdir=lambda _path: [])
+    for path in ("/nowhere/" + "1" * 200_000, "/nowhere-1.2" + "/a" * 100_000, "/nowhere/x.so.1\0"):
+        looked.clear()
+        edits = {"mounts": [{"hostPath": path, "containerPath": "/x"}]}
+        assert [one.rule for one in stale(spec(edits), host=host)] == ["mount-missing"]
+        assert len(looked) <= 3
+
+
 def test_a_reason_reads_as_a_sentence():
     (reason,) = stale(spec({"deviceNodes": [{"path": "/dev/null", "major": 510, "minor": 3}]}))
     assert str(reason) == (

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -75,6 +76,26 @@ def test_a_fault_is_told_whoever_holds_the_device(viewer, tmp_path):
     assert troubles(viewer) == {"a": "taken"}
     (tmp_path / "x").unlink()
     assert troubles(viewer) == {"a": "node-missing"}
+
+
+@pytest.mark.parametrize("path", ["/d\0ev/a", "/proc/1/root/dev/a"])
+def test_a_path_that_is_none_in_a_spec_of_others_costs_no_other_device(viewer, tmp_path, monkeypatch, path):
+    """/proc/1/root is a link that a confined process may not read."""
+
+    def readlink(name, *_words, **_more):
+        if name.startswith("/proc/1/root"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(name, *_words, **_more)
+
+    real = os.readlink
+    monkeypatch.setattr(os, "readlink", readlink)
+    monkeypatch.setattr(viewer, "settings", viewer.settings._replace(root="/"))
+    odd = {**specs.spec("odd.com/odd", {"x": ["/x"]}), "cdiVersion": "1.1.0"}
+    odd["devices"][0]["containerEdits"]["deviceNodes"][0]["path"] = path
+    (tmp_path / "cdi/odd.json").write_text(json.dumps(odd))
+    write(tmp_path, {"a": ["net:a"], "b": ["/dev/null"]})
+    assert set(viewer.look().troubles["odd.com/odd"]) == {"x"}
+    assert troubles(viewer) == {"a": "interface-missing"}
 
 
 def test_what_could_not_be_read_once_is_read_again(viewer, tmp_path, monkeypatch):
