@@ -48,6 +48,8 @@ def content(path: str, limit: int) -> Optional[bytes]:
         return None
     except OSError as error:
         raise failed("read", path, error) from None
+    except ValueError:  # a NUL, or half of a character
+        raise failed("read", repr(path), OSError(errno.EINVAL, os.strerror(errno.EINVAL))) from None
     try:
         mode = os.fstat(at).st_mode
         if not stat.S_ISREG(mode):

@@ -19,7 +19,7 @@ from .manifest import Manifest, lock_of_lost_manifest
 from .records import CdiError
 
 OURS = b"# Written by fleet.cdi."  # begins each unit of ours
-# Its name. What systemd does not load is a copy of somebody, and so is an instance of a template (`systemctl edit`).
+# Its name. Other files are copies that an administrator made; so is an instance of a template (`systemctl edit`).
 UNIT = re.compile(r"fleet-cdi-[a-z-]+@?\.(path|service|socket|timer)\Z")
 LARGEST = 1 << 20  # bytes of a unit
 

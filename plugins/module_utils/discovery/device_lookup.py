@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
+from ..directories import real_path
 from ..records import CdiError, Device
 from ..schema import did_you_mean
 
@@ -44,7 +44,7 @@ def find(name: str, devices: Sequence[Device], others: Iterable[str] = (), why: 
         ranks = names_of(device)
         called[device.id] = tuple(map(frozenset.union, called.get(device.id, ranks), ranks))
         by_id.setdefault(device.id, device)
-    wanted = {name, os.path.realpath(name)} if name.startswith("/") else {name}
+    wanted = {name, real_path(name)} if name.startswith("/") else {name}
     for rank in range(4):
         found = [id_ for id_, ranks in called.items() if not wanted.isdisjoint(ranks[rank])]
         if len(found) == 1:

@@ -77,7 +77,15 @@ def _read(file: str) -> bytes:
 
 def _text(document: dict[str, Any], key: str) -> str:
     found = document.get(key)
-    return found if isinstance(found, str) and "\0" not in found else ""
+    return found if isinstance(found, str) and _is_path(found) else ""
+
+
+def _is_path(text: str) -> bool:
+    """Whether a call of the system takes it: without a NUL, and without half of a character."""
+    try:
+        return b"\0" not in text.encode("utf-8", "surrogateescape")
+    except ValueError:
+        return False
 
 
 def _object(content: bytes, where: str) -> dict[str, Any]:

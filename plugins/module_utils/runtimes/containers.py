@@ -6,8 +6,8 @@
 An engine resolves the names again at every start: a container whose device has left its spec can't be started or
 restarted. Where an engine notes the names (measured):
 
-docker 26.1   HostConfig.DeviceRequests[].DeviceIDs, with Driver "cdi"; while its daemon does not run, HostConfig is in the
-              file hostconfig.json of each container's directory, and the name in config.v2.json
+docker 26.1   HostConfig.DeviceRequests[].DeviceIDs, with Driver "cdi"; while its daemon does not run, HostConfig is the
+              file hostconfig.json in the directory of each container, and its name is in config.v2.json
 podman 4.3    Config.CreateCommand alone, as a word of `--device`; for a container made by its API, which has none, the
               nodes in HostConfig.Devices once it was started
 podman 5      the same, and `--gpus` (by its source, not measured); podman 4 takes that word and ignores it
@@ -37,6 +37,7 @@ DOCKER_CONFIG = "/etc/docker/daemon.json"
 DOCKER_NAMESPACE = "moby"  # of containerd, in the arguments of its containers' shims
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")  # the kinds of which podman takes `--gpus`
 PODMAN = ("/usr/bin/podman", "/usr/local/bin/podman")
+UNTOLD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # by a wrong answer
 STOPPED = ("exited", "stopped", "dead", "removing", "configured", "created")
 
 
@@ -96,7 +97,7 @@ def find_containers(
                 devices = _devices(document, names)
                 if devices:
                     found.append(_container(engine, document, devices))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNTOLD as error:
             trouble[engine] = f"{engine}: its containers can't be told: {error}"
     may_run = any(MONITORED[engine]() for engine in trouble if engine in MONITORED)
     return RunningContainers(tuple(found), tuple(trouble.values()), may_run)
@@ -116,7 +117,7 @@ def _once(inspect: Inspect) -> Inspect:
         if not answers and not errors:
             try:
                 answers.append(inspect())
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            except UNTOLD as error:
                 errors.append(error)
         for failure in errors:
             raise failure
@@ -132,7 +133,7 @@ def list_containers() -> ListedContainers:
     for engine, listing in LISTS.items():
         try:
             ids.update(listing())
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except UNTOLD as error:
             trouble.append(f"{engine}: its containers can't be told: {error}")
     return ListedContainers(frozenset(ids), tuple(trouble))
 
@@ -147,7 +148,7 @@ def using(engine: str) -> RunningContainers:
     try:
         found = [(document, _requested(document)) for document in ENGINES[engine]()]
         return RunningContainers(tuple(_container(engine, document, names) for document, names in found if names))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNTOLD as error:
         return RunningContainers((), (f"{engine}: its containers can't be told: {error}",))
 
 
@@ -320,7 +321,7 @@ def _docker_kept() -> Iterator[str]:
     from glob import escape, iglob  # here: most runs ask for no container
 
     roots = list(DOCKER_ROOTS)
-    with suppress(OSError, ValueError, KeyError, TypeError), open(DOCKER_CONFIG, encoding="utf-8") as file:
+    with suppress(*UNTOLD), open(DOCKER_CONFIG, encoding="utf-8") as file:
         roots.append(str(json.load(file)["data-root"]))
     # below a directory of user and group ids with userns-remap
     for root in roots:

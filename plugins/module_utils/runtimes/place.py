@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Optional
@@ -17,6 +18,7 @@ from ..records import CdiError
 from .edit.key import Path
 from .table import Version
 
+_NO_PATH = re.compile("[\0\ud800-\udfff]")  # a NUL, or half of a character
 LARGEST = 4 << 20  # bytes of a configuration; that of containerd, all defaults written out, has 10 KiB
 
 
@@ -125,8 +127,8 @@ def last(ours: str, reading: CdiReading) -> str:
 
 
 def texts(value: Any, where: str, key: str) -> tuple[str, ...]:
-    """A list of directories as a configuration has it. Raises CdiError for anything else."""
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    """A list of directories as a configuration has it. Raises CdiError for anything else, as for a path with a NUL."""
+    if isinstance(value, list) and all(isinstance(item, str) and not _NO_PATH.search(item) for item in value):
         return tuple(value)
     raise CdiError(f"{where}: {key}: found {value!r}; expected a list of directories. Repair it, nothing was changed.")
 

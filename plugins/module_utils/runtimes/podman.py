@@ -71,7 +71,9 @@ def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tupl
 
 
 def _together(before: tuple[str, ...], found: Any, path: str) -> tuple[str, ...]:
-    if isinstance(found, list) and {"append": True} in found:
+    if not isinstance(found, list):
+        return texts(found, path, SPEC_DIRS[-1])  # refuses it
+    if {"append": True} in found:
         return before + texts([item for item in found if not isinstance(item, dict)], path, SPEC_DIRS[-1])
     return texts([item for item in found if item != {"append": False}], path, SPEC_DIRS[-1])
 

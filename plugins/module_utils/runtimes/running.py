@@ -16,7 +16,7 @@ from ..records import CdiError
 from . import cri
 from .edit import toml_text
 from .edit.key import get
-from .place import CdiReading, InstalledRuntime
+from .place import CdiReading, InstalledRuntime, texts
 
 SECONDS = 10.0  # limit of a question to containerd; an answer takes milliseconds
 
@@ -48,7 +48,7 @@ def ask(place: InstalledRuntime) -> Asked:
         if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
             return Asked(None)
         return Asked(None, f"{place.socket}: {place.title} can't be asked: {error.strerror or error}", True)
-    except (CdiError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (CdiError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return Asked(None, f"{place.socket}: {place.title} can't be asked: {error}", True)
 
 
@@ -64,14 +64,14 @@ def is_pending(asked: Asked, reading: CdiReading) -> bool:
 def _docker(path: str) -> RunningDaemon:
     """GET /info of the Engine API: CDISpecDirs is empty where CDI is off."""
     info = json.loads(_fetch(path, "/info"))
-    dirs = tuple(info.get("CDISpecDirs") or ())
+    dirs = texts(info.get("CDISpecDirs") or [], path, "CDISpecDirs")
     return RunningDaemon(bool(dirs), dirs, 0 if info.get("LiveRestoreEnabled") else int(info["ContainersRunning"]))
 
 
 def _containerd(path: str) -> RunningDaemon:
     """The verbose status of the CRI plugin, which holds its configuration."""
     config = json.loads(cri.status(path, SECONDS)["config"])
-    dirs = tuple(config.get("cdiSpecDirs") or ())
+    dirs = texts(config.get("cdiSpecDirs") or [], path, "cdiSpecDirs")
     enabled = config.get("enableCDI")
     return RunningDaemon((True if enabled is None else enabled is True) and bool(dirs), dirs)
 
@@ -79,7 +79,8 @@ def _containerd(path: str) -> RunningDaemon:
 def _crio(path: str) -> RunningDaemon:
     """GET /config of CRI-O's own interface (crio-status(8))."""
     document = toml_text.parse(_fetch(path, "/config"), path).value
-    return RunningDaemon(True, tuple(get(document, ("crio", "runtime", "cdi_spec_dirs")) or ()))
+    dirs = get(document, ("crio", "runtime", "cdi_spec_dirs")) or []
+    return RunningDaemon(True, texts(dirs, path, "cdi_spec_dirs"))
 
 
 _ASK: dict[str, Any] = {"docker": _docker, "containerd": _containerd, "cri-o": _crio}

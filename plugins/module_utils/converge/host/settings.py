@@ -22,6 +22,8 @@ from ...schema import ABSOLUTE, END, PATH
 from ..services.refresh_fields import FEATURE_FILE, KERNEL_MODULE, METRICS_FILE
 from .host_setting import BOOL, COUNT, HostSetting
 
+DIGITS = 18  # of a number that is written as text; Python reads no integer of thousands
+
 # The argument of runtimes.detect.named.
 VERSIONS: dict[str, Any] = {
     "type": "object",
@@ -222,6 +224,7 @@ def _typed(value: Any, wanted: schema.Schema) -> Any:
         return value
     if wanted is BOOL and value.lower() in (*YES, *NO):
         return value.lower() in YES
-    if wanted.get("type") == "integer" and value.isascii() and value.isdecimal():
+    if wanted.get("type") == "integer" and value.isascii() and value.isdecimal() and len(value) <= DIGITS:
         return int(value)
-    return os.path.expanduser(os.path.expandvars(value)) if wanted is ABSOLUTE or wanted is PATH else value
+    is_path = (wanted is ABSOLUTE or wanted is PATH) and "\0" not in value
+    return os.path.expanduser(os.path.expandvars(value)) if is_path else value

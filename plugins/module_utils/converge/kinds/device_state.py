@@ -207,7 +207,8 @@ def instant(text: str) -> str:
         if not found:
             raise ValueError
         whole = f"{found[1]}T{found[2] or '00:00'}{found[3] or ':00'}Z"
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.strptime(whole, "%Y-%m-%dT%H:%M:%SZ"))
+        time.strptime(whole, "%Y-%m-%dT%H:%M:%SZ")
+        return whole
     except ValueError:
         raise CdiError(
             f"until: found {text!r}; expected a date or a time of UTC, as in 2026-12-01 or 2026-12-01T18:00Z"

@@ -64,6 +64,9 @@ def test_content(tmp_path):
         str(error.value)
         == f"{path}: is larger than 9 bytes; expected a smaller file. Make it smaller, or move it away."
     )
+    for name in ("a\0", "a\ud800"):
+        with pytest.raises(CdiError, match="can't read it: Invalid argument"):
+            documents.content(str(tmp_path / name), 10)
     path.write_bytes(bytes((1 << 20) + 1))
     with pytest.raises(CdiError, match="a.json: is larger than 1 MiB; expected a smaller file"):
         documents.content(str(path), 1 << 20)

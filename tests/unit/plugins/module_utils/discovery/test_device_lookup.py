@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -83,10 +84,11 @@ def test_of_several_all_are_named():
         ("3b:00.1", "3b:00.0"),
         ("tty99", "tty14"),
         ("TTY14", "tty14"),
+        ("/dev/tty1\0", "/dev/tty14"),
     ],
 )
 def test_a_typo_gets_the_nearest_name(name, near):
-    with pytest.raises(CdiError, match=rf"^device: found '{name}'.*did you mean '{near}'"):
+    with pytest.raises(CdiError, match=rf"^device: found {re.escape(repr(name))}.*did you mean '{near}'"):
         find(name, DEVICES)
 
 

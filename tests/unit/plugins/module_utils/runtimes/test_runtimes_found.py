@@ -180,6 +180,9 @@ class TestRunning:
             http("{}", "500 No"),
             http("[]"),
             http("{"),
+            http('{"CDISpecDirs": "/ab", "cdiSpecDirs": "/ab"}'),
+            http('{"CDISpecDirs": ["/a"], "ContainersRunning": 1e400}'),
+            http("[" * 100_000),
             b"\0\0\0\4\0\0\0\0\0",  # HTTP/2: settings, and then nothing more
             b"\0\0\5\0\1\0\0\0\1\0\0\0\0\0",  # an empty message
             b"\0\0\4\3\0\0\0\0\1\0\0\0\0",  # the stream is reset

@@ -40,6 +40,8 @@ def test_text_counts_as_what_it_means(given: dict[str, Any], name: str, value: A
         ({"refesh": True}, "settings: refesh: found the unknown option 'refesh'; expected one of "),
         ({"refresh": 5}, "settings: refresh: found 5 (a whole number); expected true or false"),
         ({"spec_dir": "cdi"}, "settings: spec_dir: found 'cdi' (a text); expected an absolute path"),
+        ({"spec_dir": "~\0/x"}, "settings: spec_dir: found '~\\x00/x' (a text); expected an absolute path"),
+        ({"refresh_timeout": "9" * 5000}, "settings: refresh_timeout: found '9999"),
         ({"prefix": "/opt/cdi/"}, "settings: prefix: found '/opt/cdi/' (a text); expected an absolute path"),
         ({"runtime_settings": {"docker": {"state": "off"}}}, "settings: runtime_settings.docker.state: found 'off'"),
         ({"device_plugin": True}, "settings: device_plugin: found True (a boolean); expected a mapping"),
