@@ -35,6 +35,7 @@ from .services.device_plugin_removal import tidy
 from .services.device_plugin_unit import RUN_DIR
 
 UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
+UNREADABLE = "Nothing was touched; force needs this file, too"
 
 LATE = (
     "claim {0} was made while the configurations were taken back. Provision the host again, give it back "
@@ -69,11 +70,12 @@ class HeldFile(NamedTuple):
     path: str
     who: str  # has what
     advice: str = ""  # how that ends
+    rest: str = UNTOUCHED
 
     @property
     def refusal(self) -> tuple[str, str]:
         """Return its path, and why nothing was touched."""
-        return self.path, ". ".join(filter(None, (self.who, self.advice, UNTOUCHED)))
+        return self.path, ". ".join(filter(None, (self.who, self.advice, self.rest)))
 
 
 def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
@@ -194,7 +196,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[HeldFile, ...]:
         found.append(
             HeldFile(path, f"claim {claim.id} has devices", f"Give it back (`fleet-cdi claim del {claim.id}`)")
         )
-    found += [HeldFile(path, str(error).rstrip(".")) for path, error in stored.errors.items()]
+    found += [HeldFile(path, str(error).rstrip("."), rest=UNREADABLE) for path, error in stored.errors.items()]
     ledger = ledger_path(state_dir)
     try:
         of_claims = {request_id(claim.id) for claim in stored.claims}

@@ -130,10 +130,11 @@ EXPLANATIONS = (
         id="FC1359",
         title="The containers of an engine can't be told",
         messages=("its containers can't be told",),
-        means="Podman, docker or the CRI did not answer, or not in time, or docker has stopped and left "
-        "containers, which may still run.",
+        means="Podman, docker or the CRI did not answer, or not in time; or docker does not run, and a container of "
+        "it does, of which its files do not tell.",
         why="Without the answer, fleet.cdi does not know if a claim or a device is still in use. It keeps the claim, "
-        "keeps what the settings drop (`on_held`), and undo touches nothing without force.",
+        "keeps what the settings drop (`on_held`), and undo touches nothing without force while a container of this "
+        "engine may run.",
         do="Start the daemon if it should run. If the engine was removed, remove its data, too.",
         more="systemctl status docker",
     ),

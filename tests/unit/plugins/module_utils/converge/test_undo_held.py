@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
@@ -65,6 +67,15 @@ def test_an_engine_that_has_no_container_with_a_process_lets_it_go(written, monk
     """As a docker that was switched off for good, or a podman that does not work on this host."""
     monkeypatch.setitem(containers.MONITORED, "docker", lambda: False)
     assert undo(written.places).kept == () and not written.spec_path.exists()
+
+
+def test_a_claim_that_nobody_can_read_is_not_said_to_go_by_force(written):
+    path = Path(written.places.state_dir) / "claims/job-1.json"
+    path.parent.mkdir(mode=0o755)
+    path.write_text("{")
+    ((named, reason), *_engines) = undo(written.places).kept
+    assert named == str(path) and reason.endswith("Nothing was touched; force needs this file, too")
+    assert str(path) in dict(undo(written.places, force=True).kept) and written.spec_path.exists()
 
 
 def test_nobody_is_asked_without_a_spec_of_ours(host):
