@@ -5,18 +5,21 @@
 
 A file with a line for each, and one for each container that was started with the claim. Each line has the id of the
 boot, and the first name of a boot empties the file. It needs no sync: after a crash of the host there is another boot.
+A second file has the checksum of the first, so that a loss is noticed.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Collection
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from .. import directories, documents, files
 from ..discovery import inventory
 from ..layout import Layout
+from ..records import CdiError
 from .device_name import device_name
 
 LARGEST = 256 << 20  # bytes: some million names
@@ -31,11 +34,11 @@ def note_ended(path: str, boot_id: str, id_: str, containers: Collection[str] = 
     """Note in the file `path` that the claim ended, and the ids of its containers. Raises CdiError."""
     folder, name = os.path.split(path)
     files.make_directory(folder)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         at = directories.opened(folder)
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(name, flags, 0o600, dir_fd=at)
+            handle = os.open(name, flags | os.O_APPEND, 0o600, dir_fd=at)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)  # else a second one could empty what the first has noted
                 start = f"\n{boot_id} ".encode("ascii")
@@ -45,6 +48,11 @@ def note_ended(path: str, boot_id: str, id_: str, containers: Collection[str] = 
                 left = b"\n" + b"".join(lines)  # the line before may be one that was written in part
                 while left:
                     left = left[os.write(handle, left) :]
+                summed = os.open(os.path.basename(checksum_path(path)), flags, 0o600, dir_fd=at)
+                try:
+                    _note_checksum(summed, handle, boot_id)
+                finally:
+                    os.close(summed)
             finally:
                 os.close(handle)
         finally:
@@ -70,3 +78,67 @@ def ended_containers(path: str, boot_id: str, id_: str) -> frozenset[str]:
 def _line(boot_id: str, id_: str, container: Optional[str] = None) -> bytes:
     """Return a line with its line break. It is a part of no other line: no word has a space, and no name a "="."""
     return f"{boot_id} {device_name(id_)}{'' if container is None else f'={container}'}\n".encode("ascii")
+
+
+class _Checksum(NamedTuple):
+    """Of the first `size` bytes of the file, which were written in this boot."""
+
+    boot_id: str
+    size: int
+    crc: int
+
+    def line(self) -> bytes:
+        text = f"{self.boot_id} {self.size} {self.crc:08x} ".encode("ascii")
+        return text + f"{zlib.crc32(text):08x}\n".encode("ascii")
+
+
+def checksum_path(path: str) -> str:
+    """Return the path of the file with the checksum of the names that ended, which are in the file `path`."""
+    return f"{path}.sum"
+
+
+def names_lost(path: str, boot_id: str) -> str:
+    """Return why names of claims that ended in this boot may be missing in the file `path`; "" if none is."""
+    found = [_names_lost(path, boot_id) for _look in range(2)]  # a claim may have ended between the reads of one look
+    return found[0] and found[1]
+
+
+def _names_lost(path: str, boot_id: str) -> str:
+    try:
+        summed, live = files.read(checksum_path(path), LARGEST), files.read(path, LARGEST)
+    except documents.CallDenied:  # an ordinary user can't tell
+        return ""
+    except CdiError as error:
+        return str(error)
+    content = live.content if live else b""
+    noted = _read_checksum(summed.content) if summed else None
+    if noted is None:
+        why = "is damaged" if summed else "is missing"
+        return f"{checksum_path(path)}: {why}" if summed or content.startswith(f"\n{boot_id} ".encode()) else ""
+    if noted.boot_id != boot_id or (noted.size <= len(content) and zlib.crc32(content[: noted.size]) == noted.crc):
+        return ""
+    return f"{path}: {'was changed' if live else 'is gone'}, by its checksum in {checksum_path(path)}"
+
+
+def _note_checksum(summed: int, handle: int, boot_id: str) -> None:
+    """Write the checksum of the open file `handle` to `summed`; leave one that shows a loss. Raises OSError."""
+    before = _read_checksum(os.pread(summed, 1000, 0)) or _Checksum("", 0, 0)
+    if before.boot_id != boot_id:
+        before = _Checksum(boot_id, 0, 0)
+    size = os.fstat(handle).st_size
+    if before.size > size:
+        return
+    added = os.pread(handle, size - before.size, before.size)
+    line = _Checksum(boot_id, before.size + len(added), zlib.crc32(added, before.crc)).line()
+    os.pwrite(summed, line, 0)
+    os.ftruncate(summed, len(line))
+
+
+def _read_checksum(content: bytes) -> Optional[_Checksum]:
+    """Return what a file says; None if it does not say what `line` has written."""
+    try:
+        boot_id, size, crc, _check = content.decode("ascii").split(" ")
+        found = _Checksum(boot_id, int(size[:18]), int(crc[:8], 16))
+    except ValueError:
+        return None
+    return found if found.line() == content else None

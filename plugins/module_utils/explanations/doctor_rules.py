@@ -57,6 +57,7 @@ EXPLANATIONS = (
             "manifest-changed",
             "irregular-file",
             "untrusted-directory",
+            "ended-claims-lost",
             "device-state-damaged",
             "device-state-gone",
             "device-state-changed",

@@ -16,6 +16,7 @@ from ..calls import Caller
 from ..check_claims import orphans
 from ..delete_claim import delete_claim
 from ..device_name import claim_id
+from ..ended import checksum_path
 from ..pods import pod_record
 from ..pods.pod_grants import delete_pods
 from .collect_claims import remove_orphans
@@ -85,5 +86,5 @@ def forget_claims(places: Layout, caller: Caller) -> None:
                 files.remove(os.path.join(pods, pod_record.LOCK))
         files.remove_directory(pods)
     if not any(os.path.lexists(os.path.join(places.state_dir, one)) for one in (store.DIRECTORY, pod_record.DIRECTORY)):
-        for path in (places.ended_claims, places.unused_claims):
+        for path in (places.ended_claims, checksum_path(places.ended_claims), places.unused_claims):
             files.remove(path)

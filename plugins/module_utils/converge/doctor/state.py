@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 
+from ...claims.ended import checksum_path
 from ...layout import device_state_path
 from . import advice
 from .rule import DoctorRule, Symptom
@@ -64,6 +65,12 @@ def _untrusted(view: HostView) -> Iterator[Symptom]:
         yield Symptom(path, problem)
 
 
+def _ended_lost(view: HostView) -> Iterator[Symptom]:
+    paths = (view.places.ended_claims, checksum_path(view.places.ended_claims))
+    if view.written.ended_lost and view.written.irregular.keys().isdisjoint(paths):
+        yield Symptom(view.places.ended_claims, view.written.ended_lost)
+
+
 AS_ROOT = "run `sudo fleet-cdi doctor`"
 RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and "
 
@@ -83,6 +90,12 @@ RULES = (
         "untrusted-directory",
         _untrusted,
         "change the owner and mode of the directory that is named (`namei -l {subject}` shows all on the way)",
+    ),
+    DoctorRule(
+        "ended-claims-lost",
+        _ended_lost,
+        "a name that ended may be used again while a container knows it: give each new claim a new name until the next "
+        "reboot (`systemctl reboot`), which ends this",
     ),
     DoctorRule("device-state-unread", partial(_disabled_unusable, True), AS_ROOT),
     DoctorRule(

@@ -18,6 +18,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories, documents, files
 from ...allocation.ledger.examine import Examined, examine
+from ...claims import ended
 from ...claims.check_claims import ClaimFault, check_claims, claim_specs
 from ...claims.ledger_grants import LedgerGrants
 from ...claims.pods import pod_record
@@ -94,6 +95,7 @@ class Written(NamedTuple):
     irregular: Mapping[str, str] = {}  # path of a lock or a note -> why it is not a regular file
     programs: Mapping[str, str] = {}  # path of each program that a configuration needs -> "" or why it can't be run
     untrusted: Mapping[str, str] = {}  # directory of ours -> why other users can put files of theirs in it
+    ended_lost: str = ""  # why names of claims that ended in this boot may be lost
 
 
 GONE, CHANGED = "gone", "changed"
@@ -214,6 +216,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         claim_specs=claim_specs(places),
         programs=_programs(places, plugins),
         irregular=_irregular(places),
+        ended_lost=ended.names_lost(places.ended_claims, ended.this_boot(places)),
         untrusted=_untrusted((*_directories(places, wanted), *_inner_directories(places))),
     )
 
@@ -232,7 +235,8 @@ def _unrunnable(path: str) -> str:
 
 def _irregular(places: Layout) -> dict[str, str]:
     """Return path -> why, for locks, notes and temporary files in whose place something else is."""
-    notes = [places.ended_claims, places.unused_claims, tree.at(places.prefix, tree.LOCK)]
+    notes = [places.ended_claims, ended.checksum_path(places.ended_claims), places.unused_claims]
+    notes += [tree.at(places.prefix, tree.LOCK)]
     notes += [note_path(places.inventory)] if places.inventory else []
     ours = (places.state_dir, *(os.path.join(places.state_dir, name) for name in (CLAIMS, pod_record.DIRECTORY)))
     beside = [path for folder in ours for path in _paths_in(folder, "", (".lock", ".tmp", "-journal"))]

@@ -21,6 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import add_claim, store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.ended import note_ended, this_boot
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_record
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     GRANTED,
@@ -156,6 +157,7 @@ class Everything:
             }
         )
         self.claim()
+        note_ended(places.ended_claims, this_boot(places), "job-0", ["0123"])
 
     def claim(self):
         """A claim as `claim add` leaves it."""
@@ -275,6 +277,8 @@ def test_the_host_has_every_sort_of_file(everything):
         "job-1.json",
         POD,
         "fleet.cdi-claim_job-1.json",
+        "claims.ended",
+        "claims.ended.sum",
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())
 
@@ -343,10 +347,11 @@ def test_a_value_of_another_type_is_a_finding_wherever_it_is(everything):
 
 
 NOTES = (  # not there before they are needed
-    *("state/claims.ended", "state/claims.unused", "run/cdi-refresh.last", "state/.manifest.json.tmp"),
+    *("state/claims.unused", "run/cdi-refresh.last", "state/.manifest.json.tmp"),
     *("state/claims/.job-1.json.tmp", "etc/cdi/.fleet.cdi-zero.json.tmp"),
 )
 LOCKS = (
+    *("state/claims.ended", "state/claims.ended.sum"),
     "state/.lock",
     "state/ledger.lock",
     "state/claims/job-1.lock",
