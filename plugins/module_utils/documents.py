@@ -20,6 +20,8 @@ from .records import CdiError
 # O_NONBLOCK: the reader must not wait for a FIFO.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+LONGEST_NUMBER = 100  # characters of an integer in a text of another program
+
 DENIED = (errno.EACCES, errno.EPERM)
 
 # The next step after a failure, by errno. Nothing is imported for it: a process may be out of descriptors.
@@ -70,7 +72,7 @@ def parse(text: bytes, where: str, integer: Callable[[str], int] = int) -> Any:
     """Return the JSON document in `text`; `where` names it in errors. Raises CdiError.
 
     `integer` makes a number of its digits, or raises ValueError. Python before 3.10.7 takes seconds for a
-    megabyte of digits (3.9: 4.3 s for 900,000), so a text of another program needs a bound.
+    megabyte of digits (3.9: 4.3 s for 900,000), so a text of another program needs a bound: `short_integer`.
     """
     try:
         text_ = text.decode("utf-8")
@@ -82,6 +84,13 @@ def parse(text: bytes, where: str, integer: Callable[[str], int] = int) -> Any:
     except ValueError as error:
         why = str(error)
     raise CdiError(f"{where}: is not a JSON document ({why}); correct it")
+
+
+def short_integer(text: str) -> int:
+    """Return the integer that `text` is. Raises ValueError if it is longer than LONGEST_NUMBER."""
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError(f"a number has {len(text)} characters; expected {LONGEST_NUMBER} at most")
+    return int(text)
 
 
 def misfit(error: Exception) -> str:

@@ -24,7 +24,6 @@ from .messages import error_in, shown
 # The environment of a process besides the variables of its call. It gets nothing of the caller's environment.
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
-LONGEST_NUMBER = 100  # characters
 
 # The directory of the release that runs now; its executables are scripts of this interpreter (release/launcher.py).
 RELEASE = os.path.abspath(__file__).rpartition("/ansible_collections/fleet/cdi/")[0]
@@ -68,7 +67,7 @@ def plugin(
     if not done.stdout.strip():
         return Reply(done.status, None, None, said(done.stderr))
     try:
-        document = documents.parse(done.stdout, "stdout", _integer)
+        document = documents.parse(done.stdout, "stdout", documents.short_integer)
         if not isinstance(document, dict) or not isinstance(document.get("cdiVersion"), str):
             raise CdiError("it has no cdiVersion")
     except CdiError as error:
@@ -128,9 +127,3 @@ def _script(path: str) -> Optional[Callable[[], None]]:
 def said(output: bytes) -> str:
     """Return the end of an output of a process for a message: as JSON, one line."""
     return shown(" ".join(output.decode("utf-8", "replace").split())[-200:])
-
-
-def _integer(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
-        raise ValueError(f"a number has {len(text)} characters; expected {LONGEST_NUMBER} at most")
-    return int(text)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, NamedTuple
 
 from ...records import CdiError
 from ...safe_text import one_line
 
-SHOWN = 80  # characters of a value in a message
+LONGEST_PATH = 400  # characters, in a message
+SHOWN = 80  # characters of a value, or of a key, in a message
+DEEPEST = 64  # values in each other in a document
+PLAIN = (str, int, float, bool, type(None), dict, list)  # what a manifest in JSON can have
 
 # RFC 1123 names, as Kubernetes takes them: a label, and a subdomain of labels.
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z", re.ASCII)
@@ -28,8 +32,9 @@ class PodField(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Return document and path, for a message."""
-        return f"{self.document}: {self.path or 'it'}"
+        """Return document and path, for a message; of a long path its end."""
+        path = self.path if len(self.path) <= LONGEST_PATH else f"...{self.path[3 - LONGEST_PATH :]}"
+        return f"{self.document}: {path or 'it'}"
 
     def get(self, key: str) -> PodField:
         """Return the field `key` of a mapping; its value is None if it is missing. Raises CdiError for no mapping."""
@@ -40,7 +45,7 @@ class PodField(NamedTuple):
         for key, value in self._mapping().items():
             if not isinstance(key, str):
                 raise self.refused("text as each key", key)
-            step = f".{key}" if key.isidentifier() else f'["{one_line(key)[:SHOWN]}"]'
+            step = f".{key}" if key.isidentifier() and len(key) <= SHOWN else f'["{one_line(key)[:SHOWN]}"]'
             yield key, PodField(value, self.document, f"{self.path}{step}".lstrip("."))
 
     def items(self) -> Iterator[PodField]:
@@ -49,6 +54,25 @@ class PodField(NamedTuple):
             raise self.refused("a list")
         for index, value in enumerate(self.value or ()):
             yield PodField(value, self.document, f"{self.path}[{index}]")
+
+    def inside(self) -> Iterator[tuple[str, PodField]]:
+        """Yield this field and all fields in it, each with its key ("" in a list).
+
+        Raises CdiError for a key that is not text, and for more than DEEPEST values in each other.
+        """
+        waiting: list[Iterator[tuple[str, PodField]]] = [iter([("", self)])]
+        while waiting:
+            key, field = next(waiting[-1], ("", None))
+            if field is None:
+                waiting.pop()
+                continue
+            if len(waiting) > DEEPEST + 1:
+                raise field.refused(f"at most {DEEPEST} values in each other", DEEPEST + 1)
+            yield key, field
+            if isinstance(field.value, dict):
+                waiting.append(field.fields())
+            elif isinstance(field.value, list):
+                waiting.append(("", item) for item in field.items())
 
     def text(self, like: re.Pattern[str], expected: str) -> str:
         """Return a text of this form. Raises CdiError with what was `expected`."""
@@ -67,3 +91,14 @@ class PodField(NamedTuple):
         if not isinstance(self.value, (dict, type(None))):
             raise self.refused("a mapping")
         return self.value or {}
+
+
+def check_values(manifest: Any, where: str) -> None:
+    """Raise CdiError unless each value in `manifest`, a document or a list of documents, can be written as JSON.
+
+    `where` names the manifest in the error, which names document, field, found and expected.
+    """
+    for number, document in enumerate(manifest if isinstance(manifest, list) else [manifest], 1):
+        for _key, field in PodField(document, f"{where}: document {number}").inside():
+            if not isinstance(field.value, PLAIN) or (isinstance(field.value, float) and not isfinite(field.value)):
+                raise field.refused("text, a finite number, true, false, null, a list or a mapping")

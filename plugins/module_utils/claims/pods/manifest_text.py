@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The documents of a manifest in a file: JSON, or YAML if this Python has PyYAML.
 
-YAML with aliases is refused: a manifest needs none, and a few lines of them stand for gigabytes.
+YAML with aliases is refused: a manifest needs none, and a few lines of them stand for gigabytes. So is YAML with tags
+other than those of JSON's values, because the manifest is printed as JSON. A date and a time such as 12:30 are text, as
+for the parser of Kubernetes (sigs.k8s.io/yaml, goyaml.v2: resolve.go and decode.go).
 """
 
 from __future__ import annotations
@@ -13,21 +15,29 @@ from typing import Any
 
 from ... import documents
 from ...records import CdiError
+from .field import check_values
 
 LARGEST = 1 << 20  # bytes
+YAML = "tag:yaml.org,2002:"
+TEXT, INTEGER = f"{YAML}str", f"{YAML}int"
+NOT_TEXT = frozenset(YAML + name for name in ("null", "bool", "int", "float"))
+TAGS = frozenset(YAML + name for name in ("map", "seq")) | NOT_TEXT | {TEXT}
 
 
 def parse_manifest(content: bytes, where: str) -> list[Any]:
-    """Return the documents in `content`; `where` names it in errors. Raises CdiError."""
+    """Return the documents in `content`, which can be written as JSON; `where` names it in errors. Raises CdiError."""
     if len(content) > LARGEST:
         raise CdiError(f"{where}: is larger than {LARGEST >> 20} MiB; expected a pod manifest")
     if content.lstrip()[:1] in (b"{", b"["):
-        document = documents.parse(content, where)
-        return document if isinstance(document, list) else [document]
-    try:
-        return _parse_yaml(content.decode("utf-8"), where)
-    except UnicodeDecodeError as error:
-        raise CdiError(f"{where}: the byte {content[error.start]:#04x} at {error.start} is not UTF-8") from None
+        document = documents.parse(content, where, documents.short_integer)
+        found = document if isinstance(document, list) else [document]
+    else:
+        try:
+            found = _parse_yaml(content.decode("utf-8"), where)
+        except UnicodeDecodeError as error:
+            raise CdiError(f"{where}: the byte {content[error.start]:#04x} at {error.start} is not UTF-8") from None
+    check_values(found, where)
+    return found
 
 
 def _parse_yaml(text: str, where: str) -> list[Any]:
@@ -42,8 +52,19 @@ def _parse_yaml(text: str, where: str) -> list[Any]:
             f"{where}: is not JSON, and this Python has no PyYAML for YAML; install python3-yaml, or give JSON"
         ) from None
 
+    try:
+        return [document for document in yaml.load_all(text, _loader(yaml, where)) if document is not None]
+    except yaml.YAMLError as error:
+        raise CdiError(f"{where}: is not YAML: {' '.join(str(error).split())[:300]}") from None
+    except (RecursionError, ValueError, OverflowError) as error:  # OverflowError: the escape \UFFFFFFFF
+        raise CdiError(f"{where}: is not a manifest: {error}") from None
+
+
+def _loader(yaml: Any, where: str) -> Any:
+    """Return the class that reads a manifest with the module `yaml`."""
+
     class Loader(yaml.SafeLoader):
-        """Refuses aliases, and keys that come twice."""
+        """Refuses aliases, tags that JSON has no value for, and keys that come twice."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
@@ -52,7 +73,32 @@ def _parse_yaml(text: str, where: str) -> list[Any]:
                 )
             return super().compose_node(parent, index)
 
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+            """Return the tag of a value that is written without one; no number with ":" is in base 60."""
+            tag = super().resolve(kind, value, implicit)
+            is_text = kind is yaml.ScalarNode and (":" in value or tag in (f"{YAML}timestamp", f"{YAML}value"))
+            return TEXT if is_text else tag
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            if node.tag not in TAGS or (
+                node.tag in NOT_TEXT
+                and isinstance(node, yaml.ScalarNode)
+                and node.tag != self.resolve(yaml.ScalarNode, node.value, (True, False))
+            ):
+                tag = node.tag.replace(YAML, "!!")[:60]
+                raise CdiError(
+                    f"{where}: {_place(node.start_mark)}: found the tag {tag!r}; expected the value without it"
+                )
+            if node.tag == INTEGER and len(node.value) > documents.LONGEST_NUMBER:
+                raise CdiError(
+                    f"{where}: {_place(node.start_mark)}: found a number of {len(node.value)} characters; "
+                    f"expected {documents.LONGEST_NUMBER} at most"
+                )
+            return super().construct_object(node, deep)
+
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            if not isinstance(node, yaml.MappingNode):
+                return super().construct_mapping(node, deep)  # which refuses it
             keys = [(self.construct_object(key, True), "") for key, _value in node.value]
             if all(isinstance(key, (str, int, float, bool, type(None))) for key, _none in keys):
                 again = documents.twice(keys)
@@ -60,12 +106,7 @@ def _parse_yaml(text: str, where: str) -> list[Any]:
                     raise CdiError(f"{where}: {_place(node.start_mark)}: has the key {str(again)[:60]!r} twice")
             return super().construct_mapping(node, deep)
 
-    try:
-        return [document for document in yaml.load_all(text, Loader) if document is not None]
-    except yaml.YAMLError as error:
-        raise CdiError(f"{where}: is not YAML: {' '.join(str(error).split())[:300]}") from None
-    except (RecursionError, ValueError) as error:
-        raise CdiError(f"{where}: is not a manifest: {error}") from None
+    return Loader
 
 
 def _place(mark: Any) -> str:

@@ -16,6 +16,7 @@ from ..calls import Caller
 from ..device_name import qualified_name
 from ..ended import this_boot
 from ..record import ClaimRecord
+from .field import check_values
 from .pod_grants import PodsOutcome, add_pods, delete_pods
 from .pod_manifest import pods_in, read
 from .pod_record import PodRecord
@@ -24,6 +25,7 @@ from .rewritten import for_device_plugin, for_podman, for_resource_claims
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of the module for its `options`. Raises CdiError."""
+    check_values(options["manifest"], "manifest")
     warnings = check_host(options, check) if _has_claims(options) else []
     places = Layout(
         options["state_dir"],
@@ -39,8 +41,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 def converge_pods(places: Layout, caller: Caller, wanted: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
     """Make or give back the claims of pods, or rewrite their manifest for a kubelet; return the result of the module.
 
-    `wanted`: the options `manifest`, `state`, `target`, `resources`, `device_classes` and `force` of the module. Raises
-    CdiError.
+    `wanted`: the options `manifest`, `state`, `target`, `resources`, `device_classes` and `force` of the module. The
+    manifest is one that `check_values` takes, so that what was claimed for it can be told. Raises CdiError.
     """
     manifest, resources = wanted["manifest"], wanted["resources"] or {}
     if not _has_claims(wanted):

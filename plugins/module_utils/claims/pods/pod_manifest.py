@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Optional
 
 from ...protocol import grammar
 from ...records import CdiError
-from .field import LABEL, SUBDOMAIN, PodField
+from ...safe_text import one_line
+from .field import LABEL, SHOWN, SUBDOMAIN, PodField
 
 OPAQUE = "pod.alpha.kubernetes.io/opaque-int-resource-"  # before a resource-spec (proposal, "Motivation")
 REFERENCE = "resourceRequestRef"
@@ -27,7 +28,6 @@ CONTAINER, POD, REQUEST = "container", "pod", "request"
 
 # Whose claim it is -> its id, from a namespace and names. These have no "_", so two claims never have one id.
 IDS = {CONTAINER: "pod_{}_{}_{}", POD: "pod_{}_{}__{}", REQUEST: "pod_{}__{}"}
-DEEPEST = 64  # values in each other in an object other than a Pod
 
 
 class Owner(NamedTuple):
@@ -140,7 +140,8 @@ def _document(value: Any, where: str) -> PodField:
     if not isinstance(kind.value, str) or not kind.value:
         raise kind.refused("the kind of an object, such as Pod")
     name = document.get("metadata").get("name").value
-    return PodField(value, f"{where} ({kind.value}{f' {name!r}' if isinstance(name, str) else ''})")
+    called = f" {name[:SHOWN]!r}" if isinstance(name, str) else ""
+    return PodField(value, f"{where} ({one_line(kind.value[:SHOWN])}{called})")
 
 
 def _name(document: PodField) -> tuple[str, str]:
@@ -290,18 +291,9 @@ def _is_native(name: str) -> bool:
 
 def _without_devices(document: PodField, resources: Mapping[str, str]) -> None:
     """Raise CdiError if an object other than a Pod asks for devices, as the template of a Deployment may."""
-    waiting: list[tuple[PodField, int]] = [(document, 0)]
-    while waiting:
-        field, depth = waiting.pop()
-        if depth > DEEPEST:
-            raise field.refused(f"at most {DEEPEST} values in each other")
-        if isinstance(field.value, list):
-            waiting += [(item, depth + 1) for item in field.items()]
-        elif isinstance(field.value, dict):
-            for key, inner in field.fields():
-                if key == REFERENCE or (isinstance(key, str) and is_device(key, resources)):
-                    kind = document.get("kind").value
-                    raise inner.refused(
-                        f"devices in a Pod: a {kind} makes pods whose number and names are not in the manifest", key
-                    )
-                waiting.append((inner, depth + 1))
+    for key, field in document.inside():
+        if key == REFERENCE or (key and is_device(key, resources)):
+            kind = one_line(document.get("kind").value[:SHOWN])
+            raise field.refused(
+                f"devices in a Pod: a {kind} makes pods whose number and names are not in the manifest", key
+            )

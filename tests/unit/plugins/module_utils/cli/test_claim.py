@@ -321,6 +321,10 @@ CONSOLES = ("--resources", "example.com/console=tty")
 IDS = ["pod_default__screen", "pod_default_viewer_own"]
 
 
+def annotated(value):
+    return POD.replace("name: viewer", f"name: viewer, annotations: {value}")
+
+
 class TestPod:
     """claim pod, as module pod_devices."""
 
@@ -338,6 +342,32 @@ class TestPod:
         assert claim("pod", "del", str(path)) == (0, "".join(f"given back: {id_}\n" for id_ in IDS), "")
         assert claim("pod", "del", str(path)) == (0, "Nothing to give back.\n", "")
         assert claim("list")[1] == "No claims on this host.\n"
+
+    def test_a_date_is_text(self, claim, tmp_path):
+        path = tmp_path / "pod.yaml"
+        path.write_text(annotated("{since: 2024-01-01, at: 12:30}"))
+        status, out, err = claim("pod", "add", str(path), *CONSOLES)
+        assert (status, err) == (0, "")
+        (pod,) = [json.loads(line) for line in out.splitlines() if line != "---"]
+        assert pod["metadata"]["annotations"] == {"since": "2024-01-01", "at": "12:30"}
+        assert json.loads(claim("pod", "add", str(path), *CONSOLES, "--json")[1])["manifest"] == [pod]
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            annotated("{d: .nan}"),
+            annotated("{1: 2, a: 3}"),
+            annotated("{d: !!binary aGk=}"),
+            json.dumps(list(yaml.safe_load_all(annotated("DEEP")))).replace('"DEEP"', "[" * 800 + "]" * 800),
+        ],
+        ids=["no number", "mixed keys", "bytes", "deep"],
+    )
+    def test_a_manifest_that_could_not_be_printed_makes_no_claim(self, claim, tmp_path, content):
+        path = tmp_path / "pod.yaml"
+        path.write_text(content)
+        status, out, err = claim("pod", "add", str(path), *CONSOLES, "--json")
+        assert claim("list")[1] == "No claims on this host.\n"
+        assert (status, out, err.count("\n")) == (2, "", 1) and f"{path}: " in err, err
 
     def test_json_and_other_targets(self, claim, tmp_path):
         path = tmp_path / "pod.json"
@@ -360,7 +390,7 @@ class TestPod:
             (("add", "FILE"), "kind: Pod\nkind: Pod\n", "has the key 'kind' twice"),
             (("add", "FILE"), "a: &a [1]\nb: *a\n", "line 2, column 4: found an alias"),
             (("add", "FILE"), "a: [", "is not YAML"),
-            (("add", "FILE"), "!!python/object:os.system {}", "is not YAML"),
+            (("add", "FILE"), "!!python/object:os.system {}", "found the tag"),
             (("add", "FILE"), "{", "is not a JSON document"),
             (("add", "FILE"), '{"a": 1, "a": 2}', "has the key"),
             (("add", "FILE"), b"\xff", "0xff at 0 is not UTF-8"),

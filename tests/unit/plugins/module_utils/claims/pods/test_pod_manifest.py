@@ -87,6 +87,18 @@ def test_messages_have_no_control_characters_and_an_end():
     assert len(str(error.value)) < 600
 
 
+@pytest.mark.parametrize("long", ["kind", "name", "key", "resource"])
+def test_nor_those_about_other_objects(long):
+    texts = {"kind": "Job", "name": "p", "key": "k", "resource": "acme.com/gpu"}
+    texts[long] = ("\x1b[2J" if long != "key" else "k") + texts[long] + "x" * 10000
+    inner = {"limits": {texts["resource"]: 1}, texts["key"]: {pod.REFERENCE: 1}}
+    job = {"kind": texts["kind"], "metadata": {"name": texts["name"]}, "spec": inner}
+    with pytest.raises(CdiError) as error:
+        pod.read(job, {texts["resource"]: "gpu"})
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 600
+
+
 @given(manifests())
 def test_of_any_manifest(manifest):
     found = pod.read(manifest, RESOURCES)
