@@ -12,19 +12,22 @@ files also give mode and owner.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from ...discovery.profiles import nvidia_proc
 from ...discovery.profiles.nvidia_proc import DRIVER
 from ...discovery.root import Root
-from ...discovery.snapshot import Snapshot
+from ...discovery.snapshot import NUMBER, Snapshot
 from ...records import CdiError
 
 CONTROL = {"nvidiactl": 255, "nvidia-modeset": 254}  # name -> minor, of the driver's own major
 UVM = {"nvidia-uvm": 0, "nvidia-uvm-tools": 1}
 MODE = 0o666
+ID = re.compile(r"[0-9]{1,10}\Z")
+LARGEST_ID = 2**32 - 2  # of a user or group; chown(2) leaves the owner with the next one
 
 
 class Absent(NamedTuple):
@@ -45,8 +48,9 @@ def missing_nodes(root: str = "/") -> tuple[Absent, ...]:
     if not params or params.get("ModifyDeviceFiles") == "0":
         return ()
     majors = nvidia_proc.majors(host)
-    mode = int(params.get("DeviceFileMode", MODE)) & 0o777
-    owner = int(params.get("DeviceFileUID", 0)), int(params.get("DeviceFileGID", 0))
+    mode = _number(params, "DeviceFileMode")
+    mode = MODE if mode is None else mode & 0o777
+    owner = _id(params, "DeviceFileUID"), _id(params, "DeviceFileGID")
     nodes = [Absent(path, major, minor, mode, *owner) for path, major, minor in _numbers(host, majors)]
     nodes += _capabilities(host, majors)
     return tuple(node for node in nodes if not os.path.lexists(host.root.prefix + node.path))
@@ -87,6 +91,18 @@ def _capabilities(host: Snapshot, majors: Mapping[str, int], place: str = f"{DRI
     for name in host.root.names(place):
         yield from _capabilities(host, majors, f"{place}/{name}")
         said = nvidia_proc.fields(host, f"{place}/{name}")
-        minor, mode = said.get("DeviceFileMinor", ""), said.get("DeviceFileMode", "")
-        if minor.isdigit() and mode.isdigit() and said.get("DeviceFileModify") == "1":
-            yield Absent(f"/dev/nvidia-caps/nvidia-cap{minor}", majors["nvidia-caps"], int(minor), int(mode) & 0o777)
+        minor, mode = _number(said, "DeviceFileMinor"), _number(said, "DeviceFileMode")
+        if minor is not None and mode is not None and said.get("DeviceFileModify") == "1":
+            yield Absent(f"/dev/nvidia-caps/nvidia-cap{minor}", majors["nvidia-caps"], minor, mode & 0o777)
+
+
+def _number(said: Mapping[str, str], name: str) -> Optional[int]:
+    """Return a number that the driver says; None if it says none."""
+    text = said.get(name, "")
+    return int(text) if NUMBER.match(text) else None
+
+
+def _id(said: Mapping[str, str], name: str) -> int:
+    """Return the user or group that the driver says, which may have ten digits; root if it says none."""
+    text = said.get(name, "")
+    return int(text) if ID.match(text) and int(text) <= LARGEST_ID else 0

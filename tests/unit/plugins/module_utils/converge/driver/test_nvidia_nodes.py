@@ -57,6 +57,32 @@ def test_nothing_without_the_driver_or_where_it_forbids_that(tmp_path, files):
     assert nvidia_nodes.missing_nodes(render({"files": files}, tmp_path)) == ()
 
 
+@pytest.mark.parametrize("value", ["", "0x1b6", "\u00b2", "-1", "9" * 20, "9" * 5000])
+@pytest.mark.parametrize(
+    ("name", "owner_and_mode"),
+    [("DeviceFileMode", (0o666, 0, 44)), ("DeviceFileUID", (0o660, 0, 44)), ("DeviceFileGID", (0o660, 7, 0))],
+)
+def test_an_odd_number_of_the_driver_is_its_default(tmp_path, name, owner_and_mode, value):
+    lines = {"DeviceFileUID": "7" if name == "DeviceFileGID" else "0", "DeviceFileGID": "44", "DeviceFileMode": "432"}
+    params = "".join(f"{key}: {text}\n" for key, text in {**lines, name: value}.items())
+    found = missing(tmp_path, **{f"{DRIVER}/params": params})
+    assert ("/dev/nvidiactl", 195, 255, *owner_and_mode) in found
+
+
+def test_large_ids_are_taken(tmp_path):
+    ids = f"DeviceFileUID: {2**32 - 2}\nDeviceFileGID: 1234567890\n"
+    assert missing(tmp_path, **{f"{DRIVER}/params": ids})[0][-2:] == (2**32 - 2, 1234567890)
+
+
+@pytest.mark.parametrize("name", ["DeviceFileMinor", "DeviceFileMode"])
+@pytest.mark.parametrize("value", ["", "0x1b6", "\u00b2", "-1", "9" * 20, "9" * 5000])
+def test_a_capability_with_an_odd_number_has_no_node(tmp_path, name, value):
+    lines = {"DeviceFileMinor": "12", "DeviceFileMode": "292", "DeviceFileModify": "1", name: value}
+    text = "".join(f"{key}: {one}\n" for key, one in lines.items())
+    found = missing(tmp_path, **{f"{DRIVER}/capabilities/gpu0/mig/gi1/access": text})
+    assert [node.path for node in found if "caps" in node.path] == ["/dev/nvidia-caps/nvidia-cap1"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
 def test_making_one(tmp_path):
     node = nvidia_nodes.Absent(str(tmp_path / "nvidia-caps/nvidia-cap1"), 506, 1, 0o444, 0, 44)
