@@ -10,15 +10,20 @@ with Slurm 22.05.8).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ..records import CdiError
 
 GPU = "gpu"  # the one resource of which slurmd tells its prolog the devices
-_LINE = re.compile(r"Gres Name=(?P<name>\S+) Type=(?P<type>\S+) Count=(?P<count>\d+) .*?File=(?P<file>/\S+)")
+_LINE = re.compile(r"Gres Name=(?P<name>\S+) Type=(?P<type>\S+) Count=(?P<count>[0-9]+) .*?File=(?P<file>/\S+)")
 _RANGE = re.compile(r"^(?P<head>[^\[\]]*)\[(?P<ranges>[0-9,-]+)\](?P<tail>[^\[\]]*)$")
+_NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?\Z")
+_WORD = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")  # up to a comma outside of brackets
 MOST = 4096  # devices in one line
+SHOWN = 80  # characters of a list in a message
 
 
 class GresDevice(NamedTuple):
@@ -40,13 +45,16 @@ def parse_gres(text: str) -> list[GresDevice]:
     found: list[tuple[str, str, tuple[str, ...]]] = []
     for match in _LINE.finditer(text):
         type_ = "" if match["type"] == "(null)" else match["type"]
-        files = [path for word in _words(match["file"]) for path in _expanded(word)]
-        together = int(match["count"]) == 1  # MultipleFiles: one device with several nodes
+        paths = (path for word in _WORD.findall(match["file"]) for path in _expanded(word))
+        files = list(islice(paths, MOST + 1))
+        if len(files) > MOST:
+            raise CdiError(f"slurmd -G: found File={match['file'][:SHOWN]}; expected at most {MOST} devices")
+        together = match["count"].lstrip("0") == "1"  # MultipleFiles: one device with several nodes
         found += (
             [(match["name"], type_, tuple(files))] if together else [(match["name"], type_, (one,)) for one in files]
         )
-    kinds = [(name, type_) for name, type_, _files in found]
-    return [GresDevice(*one, bool(one[1]) and kinds.count(one[:2]) == 1) for one in found]
+    kinds = Counter((name, type_) for name, type_, _files in found)
+    return [GresDevice(*one, bool(one[1]) and kinds[one[:2]] == 1) for one in found]
 
 
 def chosen(devices: Sequence[GresDevice], indexes: str) -> list[GresDevice]:
@@ -68,23 +76,18 @@ def with_nodes(devices: Sequence[GresDevice], paths: Collection[str]) -> list[Gr
     return [device for device in devices if not set(paths).isdisjoint(device.files)]
 
 
-def _words(text: str) -> list[str]:
-    """Split at commas outside of brackets."""
-    return re.split(r",(?![^\[]*\])", text)
-
-
 def _expanded(word: str) -> Iterator[str]:
     """Yield the paths of /dev/tty[40-42,50]."""
     match = _RANGE.match(word)
     if match is None:
         if "[" in word:
-            raise CdiError(f"slurmd -G: found File={word}; expected at most one list in brackets")
+            raise CdiError(f"slurmd -G: found File={word[:SHOWN]}; expected at most one list in brackets")
         yield word
         return
     for part in match["ranges"].split(","):
-        first, _dash, last = part.partition("-")
-        last = last or first
-        if not (first.isdigit() and last.isdigit() and 0 <= int(last) - int(first) < MOST):
-            raise CdiError(f"slurmd -G: found File={word}; expected numbers and ranges in brackets")
+        numbers = _NUMBERS.match(part)
+        first, last = (numbers[1], numbers[2] or numbers[1]) if numbers else ("", "")
+        if not first or not 0 <= int(last) - int(first) < MOST:
+            raise CdiError(f"slurmd -G: found File={word[:SHOWN]}; expected numbers and ranges in brackets")
         for number in range(int(first), int(last) + 1):
             yield f"{match['head']}{number:0{len(first)}d}{match['tail']}"

@@ -50,7 +50,37 @@ def test_odd_indexes_are_refused(indexes):
         chosen(parse_gres(TYPED), indexes)
 
 
-@pytest.mark.parametrize("file", ["/dev/a[0-1]b[0-1]", "/dev/a[1-0]", "/dev/a[0-99999]", "/dev/a[-]"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/dev/a[0-1]b[0-1]",
+        "/dev/a[1-0]",
+        "/dev/a[0-99999]",
+        "/dev/a[-]",
+        f"/dev/a[{'9' * 5000}]",
+        f"/dev/a[0-{'9' * 5000}]",
+        f"/dev/a[{'0' * 5000}-{'0' * 5000}]",
+        "/dev/a[0-4095,4096]",  # one more than there may be
+        "/dev/a[0-4095],/dev/b",
+        "/dev/a" + ",/dev/b" * 4096,
+    ],
+)
 def test_odd_lists_are_refused(file):
-    with pytest.raises(CdiError, match="slurmd -G: found File="):
+    with pytest.raises(CdiError, match="slurmd -G: found File=.*; expected ") as error:
         parse_gres(f"slurmd: Gres Name=gpu Type=(null) Count=2 Index=0 ID=1 File={file} (null)")
+    assert len(str(error.value)) < 300
+
+
+def test_a_count_of_any_length_is_a_count():
+    line = f"slurmd: Gres Name=gpu Type=a Count={'9' * 5000} Index=0 ID=1 File=/dev/a[0-1] (null)\n"
+    assert [device.files for device in parse_gres(line)] == [("/dev/a0",), ("/dev/a1",)]
+    (device,) = parse_gres(line.replace("9" * 5000, "01"))
+    assert device.files == ("/dev/a0", "/dev/a1")
+
+
+def test_many_devices_of_one_type():
+    lines = (
+        f"slurmd: Gres Name=gpu Type=t{n} Count=4096 Index=0 ID=1 File=/dev/t{n}_[0-4095] (null)\n" for n in range(40)
+    )
+    devices = parse_gres("".join(lines))  # ten minutes, if each is compared with all others
+    assert len(devices) == 40 * 4096 and not any(device.alone for device in devices)
