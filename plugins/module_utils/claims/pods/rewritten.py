@@ -65,13 +65,16 @@ def for_resource_claims(manifest: PodManifest, resources: Mapping[str, str], cla
     """Return the documents for a cluster with DRA: a ResourceClaim for each claim, before the pods that use it.
 
     `classes` maps each resource-type to its DeviceClass. Raises CdiError for a type without one, for a share of a
-    device, and for names that Kubernetes does not take.
+    device, for names that Kubernetes does not take, and for claims of another form in a pod.
     """
+    for document in manifest.documents:
+        if document.value["kind"] == "Pod":
+            _check_claims(document)
     names: dict[str, Owner] = {}
 
     def change(pod: dict[str, Any], container: dict[str, Any], claims: Claims) -> None:
-        of_pod = pod["spec"].setdefault("resourceClaims", [])
-        used = container["resources"].setdefault("claims", [])
+        of_pod = pod["spec"]["resourceClaims"] = pod["spec"].get("resourceClaims") or []
+        used = container["resources"]["claims"] = container["resources"].get("claims") or []
         for claim in claims:
             name = _object_name(claim.owner)
             entry = {"name": name, "resourceClaimName": name}
@@ -89,6 +92,15 @@ def for_resource_claims(manifest: PodManifest, resources: Mapping[str, str], cla
             raise _taken(name)
         objects.append(_resource_claim(name, claim, classes))
     return objects + _documents(manifest, resources, change)
+
+
+def _check_claims(pod: PodField) -> None:
+    """Raise CdiError unless the ResourceClaims that a pod has already are lists, those of the pod of mappings."""
+    for claim in pod.get("spec").get("resourceClaims").items():
+        if not isinstance(claim.value, dict):
+            raise claim.refused("a mapping")
+    for container in containers(pod):
+        list(container.get("resources").get("claims").items())
 
 
 def _documents(

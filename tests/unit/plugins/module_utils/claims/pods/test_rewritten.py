@@ -184,6 +184,29 @@ class TestResourceClaims:
         with pytest.raises(CdiError, match="ResourceClaim 'exclusive-compute': two claims would have this name"):
             for_resource_claims(pod.read(manifest, {}), {}, CLASSES)
 
+    def test_no_claims_that_the_pod_has(self):
+        manifest = copy.deepcopy(EXCLUSIVE)
+        manifest[0]["spec"]["resourceClaims"] = None
+        manifest[0]["spec"]["containers"][0]["resources"]["claims"] = None
+        _claim, document = for_resource_claims(pod.read(manifest, {}), {}, CLASSES)
+        assert document["spec"]["containers"][0]["resources"]["claims"] == [{"name": "exclusive-compute"}]
+
+    @pytest.mark.parametrize(
+        ("of_pod", "of_container", "words"),
+        [
+            ("nic", [], r"spec\.resourceClaims: found 'nic'; expected a list"),
+            (["nic"], [], r"spec\.resourceClaims\[0\]: found 'nic'; expected a mapping"),
+            ([None], [], r"spec\.resourceClaims\[0\]: found nothing; expected a mapping"),
+            ([], {"name": "nic"}, r"spec\.containers\[0\]\.resources\.claims: found .*; expected a list"),
+        ],
+    )
+    def test_claims_of_another_form(self, of_pod, of_container, words):
+        manifest = copy.deepcopy(EXCLUSIVE)
+        manifest[0]["spec"]["resourceClaims"] = of_pod
+        manifest[0]["spec"]["containers"][0]["resources"]["claims"] = of_container
+        with pytest.raises(CdiError, match=words):
+            for_resource_claims(pod.read(manifest, {}), {}, CLASSES)
+
     @pytest.mark.parametrize(
         ("pods", "words"),
         [
