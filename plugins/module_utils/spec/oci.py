@@ -45,6 +45,14 @@ OCI_PARTS: dict[str, tuple[type, Optional[type]]] = {
     "/linux/intelRdt": (dict, None),
 }
 
+# The fields of items in lists that edits compare, or that name what an item is: each is a text, where it is there.
+_TEXTS = {
+    "/mounts": "destination",
+    "/linux/devices": "path",
+    "/linux/namespaces": "type",
+    **dict.fromkeys((pointer for pointer in OCI_PARTS if pointer.startswith("/hooks/")), "path"),
+}
+
 _CALLED = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
 
 
@@ -66,8 +74,19 @@ def checked_copy(oci: Any) -> Document:
         if wrong:
             expected = _CALLED[type_] + (f" of which each item is {_CALLED[of]}" if of else "")
             raise CdiError(f"the OCI spec: {pointer}: found {_called(wrong[0])}; expected {expected}")
+        if pointer in _TEXTS:
+            _check_texts(value, pointer, _TEXTS[pointer])
         parent[last] = value if type_ is int else type_(value)
     return result
+
+
+def _check_texts(items: list[Document], pointer: str, key: str) -> None:
+    """Raise CdiError unless `key` of each item is a string, null or missing."""
+    for index, item in enumerate(items):
+        found = item.get(key)
+        if found is not None and not _is(found, str):
+            where = f"{pointer}/{index}/{key}"
+            raise CdiError(f"the OCI spec: {where}: found {_called(found)}; expected {_CALLED[str]}")
 
 
 def _is(value: Any, type_: Optional[type]) -> bool:

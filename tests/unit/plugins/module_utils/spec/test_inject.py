@@ -214,6 +214,14 @@ class TestErrors:
             ({"mounts": [None]}, "/mounts: found None; expected a list of which each item is an object"),
             ({"linux": {"resources": {"devices": [[]]}}}, "/linux/resources/devices: found a list"),
             ({"linux": 1.5}, "/linux: found 1.5; expected an object"),
+            (
+                {"mounts": [{"destination": "/a"}, {"destination": 5}]},
+                "the OCI spec: /mounts/1/destination: found an integer; expected a string",
+            ),
+            ({"mounts": [{"destination": []}]}, "/mounts/0/destination: found a list; expected a string"),
+            ({"linux": {"devices": [{"path": {}}]}}, "/linux/devices/0/path: found an object; expected a string"),
+            ({"linux": {"namespaces": [{"type": True}]}}, "/linux/namespaces/0/type: found True; expected a string"),
+            ({"hooks": {"poststop": [{"path": 1.5}]}}, "/hooks/poststop/0/path: found 1.5; expected a string"),
         ],
     )
     def test_what_is_no_oci_spec(self, document, says):
@@ -224,6 +232,13 @@ class TestErrors:
     def test_null_is_the_same_as_nothing(self):
         before = {"process": {"env": None, "user": None}, "linux": None, "mounts": None, "hooks": None}
         assert inject(before, ["vendor.com/gpu=x"], TWO) == {"process": {"env": ["FILE=gpu", "A=x"]}}
+
+    def test_null_is_the_same_as_nothing_in_an_item(self):
+        """The library reads null as the empty text, and leaves such a mount where it is."""
+        before = {"mounts": [{"destination": None}, {}], "linux": {"devices": [{"path": None}, {}]}}
+        found = inject(before, ["vendor.com/gpu=x"], of(mounts=EDITS["mounts"], deviceNodes=EDITS["deviceNodes"]))
+        assert found["mounts"][:2] == before["mounts"] and len(found["mounts"]) == 4
+        assert found["linux"]["devices"][:2] == before["linux"]["devices"] and len(found["linux"]["devices"]) == 3
 
 
 EDITS = {
