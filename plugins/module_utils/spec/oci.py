@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from typing import Any, Callable, Optional
 
 from ..records import CdiError
@@ -125,6 +126,7 @@ def _env(oci: Document, items: list[str], _host: FileView) -> None:
 
 def _device_nodes(oci: Document, items: list[Document], host: FileView) -> None:
     user = (oci.get("process") or {}).get("user") or {}
+    present, devices = _part(oci, "/linux/devices"), []
     for item in items:
         device = _device(item, host)
         for key in ("uid", "gid"):
@@ -132,11 +134,12 @@ def _device_nodes(oci: Document, items: list[Document], host: FileView) -> None:
                 device[key] = item[key]
             elif user.get(key, 0) > 0:
                 device[key] = user[key]
-        _replace(_part(oci, "/linux/devices"), "path", device)
+        devices.append(device)
         if device["type"] in ("b", "c"):
             access = {"": "rwm", "none": ""}.get(item.get("permissions") or "", item.get("permissions"))
             rule = {"allow": True, **{key: device[key] for key in ("type", "major", "minor")}, "access": access}
             _part(oci, "/linux/resources/devices").append(rule)
+    present[:] = _with_devices(present, devices)
 
 
 def is_complete(node: Document) -> bool:
@@ -168,15 +171,25 @@ def _device(node: Document, host: FileView) -> Document:
     return device if mode is None else {**device, "fileMode": mode}
 
 
-def _replace(devices: list[Document], key: str, device: Document) -> None:
-    """Take the first with the same `key` out; put `device` where another one is, or at the end (RemoveDevice, Add)."""
-    same = [index for index, other in enumerate(devices) if other.get(key) == device[key]]
-    if len(same) > 1:
-        devices[same[1]] = device
-    else:
-        devices.append(device)
-    if same:
-        del devices[same[0]]
+def _with_devices(present: list[Document], given: list[Document]) -> list[Document]:
+    """`present` with the devices `given`, as if they came one by one (RemoveDevice, AddDevice).
+
+    Each takes the first with its path out, and takes the place of the next one, or the end where there is no other. So
+    n devices take the first n with their path out, and the last of them is there instead.
+    """
+    left = Counter(device["path"] for device in given)  # of a path, so many go
+    last: dict[Optional[str], Document] = {}
+    for device in given:
+        last.pop(device["path"], None)  # its place is the end
+        last[device["path"]] = device
+    result = []
+    for device in present:
+        path = device.get("path")
+        if left[path]:
+            left[path] -= 1
+        else:
+            result.append(last.pop(path, device))
+    return [*result, *last.values()]
 
 
 def _net_devices(oci: Document, items: list[Document], _host: FileView) -> None:
@@ -187,18 +200,33 @@ def _net_devices(oci: Document, items: list[Document], _host: FileView) -> None:
 def _mounts(oci: Document, items: list[Document], _host: FileView) -> None:
     mounts = _part(oci, "/mounts")
     in_user_namespace = any(one.get("type") == "user" for one in (oci.get("linux") or {}).get("namespaces") or ())
+    given = []
     for item in items:
         mount = {"destination": item["containerPath"], "source": item["hostPath"]}
         mount.update({key: item[key] for key in ("type", "options") if item.get(key)})
         option = _id_map(mount) if in_user_namespace else ""
         if option:
             mount["options"] = [*mount.get("options", ()), option]
-        for index, other in enumerate(mounts):
-            if other.get("destination") == mount["destination"]:
-                del mounts[index]
-                break
-        mounts.append(mount)
-    mounts.sort(key=lambda mount: _depth(mount.get("destination") or ""))
+        given.append(mount)
+    mounts[:] = sorted(_with_mounts(mounts, given), key=lambda mount: _depth(mount.get("destination") or ""))
+
+
+def _with_mounts(present: list[Document], given: list[Document]) -> list[Document]:
+    """`present` with the mounts `given`, as if they came one by one: each takes the first at its destination out.
+
+    So of n mounts the first n go there, of those present and given; one less where none was present.
+    """
+    there = {mount.get("destination") for mount in present}
+    left = Counter(mount["destination"] for mount in given)
+    left.subtract(destination for destination in list(left) if destination not in there)
+    result = []
+    for mount in [*present, *given]:
+        destination = mount.get("destination")
+        if left[destination]:
+            left[destination] -= 1
+        else:
+            result.append(mount)
+    return result
 
 
 def _id_map(mount: Document) -> str:
@@ -223,9 +251,11 @@ def _hooks(oci: Document, items: list[Document], _host: FileView) -> None:
 
 
 def _additional_gids(oci: Document, items: list[int], _host: FileView) -> None:
-    for gid in items:
-        if gid and gid not in _part(oci, "/process/user/additionalGids"):
-            _part(oci, "/process/user/additionalGids").append(gid)
+    gids = dict.fromkeys(gid for gid in items if gid)
+    if gids:
+        present = _part(oci, "/process/user/additionalGids")
+        known = set(present)
+        present += [gid for gid in gids if gid not in known]
 
 
 # In the reference's order. intelRdt, which is one object, comes before additionalGids there; nothing depends on it.

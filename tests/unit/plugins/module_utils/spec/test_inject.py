@@ -306,3 +306,88 @@ def test_one_edit_that_can_not_be_had_leaves_everything_as_it_was(edits, broken,
     with pytest.raises(MissingResource):
         inject(document, ["vendor.com/gpu=x", "vendor.com/gpu=bad"], specs)
     assert json.dumps(document) == before
+
+
+class TestManyEdits:
+    """Groups, mounts and device nodes by the thousand: the same as one after the other, in one walk over them."""
+
+    PLACES = st.sampled_from(["/a", "/b", "/c/d", "/e/f/g", "h"])
+    GIDS = st.lists(st.integers(0, 5))
+
+    @staticmethod
+    def one_by_one(document, edits):
+        """Apply each edit to all that is there before the next one, as the reference library does."""
+        gids = document["process"]["user"]["additionalGids"]
+        for gid in edits["additionalGids"]:
+            if gid and gid not in gids:
+                gids.append(gid)
+        mounts = document["mounts"]
+        for edit in edits["mounts"]:
+            same = [mount for mount in mounts if mount.get("destination") == edit["containerPath"]]
+            mounts = [mount for mount in mounts if not any(mount is one for one in same[:1])]
+            mounts.append({"destination": edit["containerPath"], "source": edit["hostPath"]})
+        if edits["mounts"]:
+            document["mounts"] = sorted(mounts, key=lambda mount: (mount.get("destination") or ".").count("/"))
+        devices = document["linux"]["devices"]
+        for node in edits["deviceNodes"]:
+            same = [index for index, device in enumerate(devices) if device.get("path") == node["path"]]
+            if len(same) > 1:
+                devices[same[1]] = node
+            else:
+                devices.append(node)
+            if same:
+                del devices[same[0]]
+        return document
+
+    @given(st.lists(PLACES), st.lists(PLACES), st.lists(PLACES), st.lists(PLACES), GIDS, GIDS)
+    def test_the_same_as_one_after_the_other(self, mounts, new_mounts, devices, new_devices, gids, new_gids):
+        def document():
+            return {
+                "process": {"user": {"additionalGids": [7, *gids]}},
+                "mounts": [{}, *({"destination": path, "number": one} for one, path in enumerate(mounts))],
+                "linux": {"devices": [{}, *({"path": path, "number": one} for one, path in enumerate(devices))]},
+            }
+
+        sources = ("/usr", "/etc", "/", "/dev", "/proc")
+        edits = {
+            "additionalGids": new_gids,
+            "mounts": [{"containerPath": path, "hostPath": sources[one % 5]} for one, path in enumerate(new_mounts)],
+            "deviceNodes": [
+                {"path": path, "type": "c", "major": 1, "minor": one, "fileMode": 0o600}
+                for one, path in enumerate(new_devices)
+            ],
+        }
+        found = inject(document(), ["vendor.com/gpu=x"], of(**edits))
+        rules = found["linux"].pop("resources", {}).get("devices", [])
+        assert found == self.one_by_one(document(), edits)
+        assert [rule["minor"] for rule in rules] == list(range(len(new_devices)))
+
+    @pytest.mark.parametrize("present", [0, 1, 2, 100])
+    def test_comparisons_grow_with_the_number_of_edits(self, present):
+        """20,000 groups were 200 million comparisons, and so were mounts and device nodes: seconds."""
+        compared = []
+
+        def counted(of_type):
+            def equal(self, other):
+                compared.append(self)
+                return of_type.__eq__(self, other)
+
+            return type("Counted", (of_type,), {"__eq__": equal, "__hash__": of_type.__hash__})
+
+        text, number = counted(str), counted(int)
+        edits = {
+            "additionalGids": [number(one) for one in range(1, 201)],
+            "mounts": [{"containerPath": text(f"/m/{one}"), "hostPath": "/usr"} for one in range(200)],
+            "deviceNodes": [
+                {"path": text(f"/dev/{one}"), "type": "c", "major": 1, "minor": 3, "fileMode": 0o600}
+                for one in range(200)
+            ],
+        }
+        there = {
+            "mounts": [{"destination": text("/m/0")}] * present,
+            "linux": {"devices": [{"path": text("/dev/0")}] * present},
+        }
+        found = inject(there, ["vendor.com/gpu=x"], of(**edits))
+        assert len(found["mounts"]) == 199 + max(present, 1)
+        assert len(found["linux"]["devices"]) == 199 + max(present - 1, 1)  # one goes, another is replaced
+        assert len(compared) < 10 * (200 + present)
