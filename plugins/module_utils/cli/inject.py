@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from typing import Any
@@ -15,6 +16,8 @@ from ..layout import Layout
 from ..records import CdiError
 from . import operand
 from .terminal import complain, say_document
+
+LONGEST = 20  # characters of a number in a message
 
 
 def run(arguments: Any, paths: Layout) -> int:
@@ -41,11 +44,32 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _read(path: str) -> Any:
-    """Return the document in the file `path`. Raises CdiError for anything but JSON."""
+    """Return the document in the file `path`. Raises CdiError for anything but JSON.
+
+    Of a key that comes twice the last one counts, as in the reference library.
+    """
     content = operand.read(path)
     try:
-        return json.loads(content)
+        return json.loads(content, parse_constant=_constant, parse_float=_number, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise CdiError(
             f"{operand.called(path)}: is not valid JSON: {error}; expected an OCI spec, as config.json of a bundle"
         ) from None
+
+
+def _constant(text: str) -> Any:
+    """NaN, Infinity or -Infinity, which only Python reads and writes."""
+    raise ValueError(f"found {text}")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise ValueError(f"found {shown}, a number too large for readers of JSON")
+    return number
+
+
+def _integer(text: str) -> int:
+    _number(text)  # also a bound: Python before 3.10.7 takes seconds for a megabyte of digits
+    return int(text)

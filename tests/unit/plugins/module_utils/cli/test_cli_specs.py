@@ -310,6 +310,35 @@ class TestInject:
             else:
                 assert (status, out) == (2, "") and len(err) < 500
 
+    @pytest.mark.usefixtures("bundle")
+    @pytest.mark.parametrize(
+        ("value", "found"),
+        [
+            ("NaN", "found NaN"),
+            ("Infinity", "found Infinity"),
+            ("-Infinity", "found -Infinity"),
+            ("1e400", "found 1e400, a number too large for readers of JSON"),
+            ("-1e400", "found -1e400, a number too large for readers of JSON"),
+            ("9" * 400, f"found {'9' * 20}..., a number too large for readers of JSON"),
+            ("9" * 5000, f"found {'9' * 20}..., a number too large for readers of JSON"),
+        ],
+    )
+    def test_a_number_that_json_does_not_have(self, fleet_cdi, put, value, found):
+        """Python reads NaN, Infinity and, of 1e400, infinity, and writes what nothing else reads."""
+        path = put("odd.json", f'{{"annotations": {{"x": [{value}]}}}}')
+        status, out, err = fleet_cdi("inject", path, "vendor.com/gpu=x")
+        expected = f"is not valid JSON: {found}; expected an OCI spec, as config.json of a bundle"
+        assert (status, out, err) == (2, "", f"fleet-cdi: {path}: {expected} [FC1157]\n")
+
+    @pytest.mark.usefixtures("bundle")
+    def test_any_other_number_is_printed(self, fleet_cdi, put):
+        numbers = "[0, -0, 1.5, 1e300, -1e-400, 18446744073709551616]"
+        path = put("numbers.json", f'{{"x": {numbers}, "twice": 1, "twice": 2}}')
+        status, out, _err = fleet_cdi("inject", path, "vendor.com/gpu=x")
+        document = json.loads(out)
+        assert status == 0 and document["x"] == [0, 0, 1.5, 1e300, 0.0, 18446744073709551616]
+        assert document["twice"] == 2  # as the library
+
     def test_one_that_is_too_large_is_not_read_to_its_end(self, fleet_cdi, put):
         path = put("large.json", b"{" + GARBAGE["large"] + b"}")
         for name, arguments in ((path, [path]), ("standard input", ["-"])):
