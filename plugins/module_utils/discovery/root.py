@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from contextlib import suppress
+from typing import Optional
 
 LIMIT = 65536  # bytes of a file; an attribute of sysfs has at most one page, and no page of Linux is larger
 TABLE = 64 << 20  # bytes of a table in /proc: a route or a mount takes 100 to 200
@@ -37,10 +38,33 @@ class Root:
     def __init__(self, directory: str) -> None:
         self.prefix = "" if directory == "/" else os.path.realpath(directory)
         self._resolved: dict[str, str] = {}
+        self._targets: dict[str, Optional[str]] = {}  # of each place that was looked at; None for one without a link
 
     def resolve(self, path: str) -> str:
         """`path` free of links, "" for the root itself. Raises OSError (ENOENT, ELOOP ...)."""
-        return self._resolve(path, [LINKS])
+        if path in self._resolved:
+            return self._resolved[path]
+        here, links = "", 0
+        ahead = path.split("/")[::-1]  # the next part is the last
+        while ahead:
+            name = ahead.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                here = here.rpartition("/")[0]
+                continue
+            target = self._target(f"{here}/{name}")
+            if target is None:
+                here += f"/{name}"
+                continue
+            links += 1
+            if links > LINKS or target.count("/") > DEPTH:
+                raise OSError(errno.ELOOP, "too many levels of symbolic links")
+            if target.startswith("/"):
+                here = ""
+            ahead += target.split("/")[::-1]
+        self._resolved[path] = here
+        return here
 
     def read(self, path: str, limit: int = LIMIT) -> bytes:
         """The content of a regular file. Raises OSError; EFBIG for more than `limit` bytes."""
@@ -101,28 +125,13 @@ class Root:
         directory, name = os.path.split(path)
         return f"{self.prefix}{self.resolve(directory)}/{name}"
 
-    def _resolve(self, path: str, hops: list[int]) -> str:
-        if not path.strip("/"):
-            return ""
-        if path in self._resolved:
-            return self._resolved[path]
-        parent, name = os.path.split(path)
-        directory = self._resolve(parent, hops)
-        if name in ("", "."):
-            return directory
-        if name == "..":
-            return os.path.dirname(directory).rstrip("/")  # "" is the root
-        real = f"{directory}/{name}"
-        try:
-            target = os.readlink(self.prefix + real)
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # it exists and is another type of file
-                raise
-        else:
-            hops[0] -= 1
-            target = target if target.startswith("/") else f"{directory}/{target}"
-            if hops[0] < 0 or target.count("/") > DEPTH:
-                raise OSError(errno.ELOOP, "too many levels of symbolic links")
-            real = self._resolve(target, hops)
-        self._resolved[path] = real
-        return real
+    def _target(self, place: str) -> Optional[str]:
+        """The target of the link at `place`, whose directory is free of links; None for a file. Raises OSError."""
+        if place not in self._targets:
+            try:
+                self._targets[place] = os.readlink(self.prefix + place)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # it exists and is another type of file
+                    raise
+                self._targets[place] = None
+        return self._targets[place]

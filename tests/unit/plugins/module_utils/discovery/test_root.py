@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import elf
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import elf, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import nvidia_hooks
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_driver import Files
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
@@ -31,6 +32,81 @@ def test_links_that_climb_to_the_root_and_down_again(tmp_path, target):
     assert resolved == "/opt/file"
     assert root.read(resolved) == b"text"
     assert root.resolve("/usr/lib/../../..") == ""
+
+
+def hostile_chain(directory, last, links=6):
+    """chain0 -> chain1/a/../a/.. ... -> and so on to `last`, each link with about as many parts as it may have."""
+    for number in range(links):
+        target = f"chain{number + 1}" if number + 1 < links else last
+        (directory / f"chain{number}").symlink_to(target + "/a/.." * 98)
+
+
+class TestLinksThatAreMany:
+    """Who fills a driver's root or made a dump chooses its links: the same as what the kernel makes of them."""
+
+    def test_a_chain_that_leads_to_a_directory(self, tmp_path):
+        hostile_chain(tmp_path, "top")
+        (tmp_path / "top/a").mkdir(parents=True)
+        assert os.path.samefile(tmp_path / "chain0", tmp_path / "top")
+        assert Root(str(tmp_path)).resolve("/chain0/a") == "/top/a"
+
+    def test_a_chain_in_a_circle(self, tmp_path):
+        hostile_chain(tmp_path, "chain0")
+        for look in (Root(str(tmp_path)).stat, lambda path: os.stat(f"{tmp_path}{path}")):
+            with pytest.raises(OSError, match="[Tt]oo many levels of symbolic links") as caught:
+                look("/chain0")
+            assert caught.value.errno == errno.ELOOP
+
+    def test_a_chain_that_leads_nowhere(self, tmp_path):
+        hostile_chain(tmp_path, "none")
+        for path in ("/chain0", "/chain0/file"):
+            with pytest.raises(FileNotFoundError):
+                Root(str(tmp_path)).resolve(path)
+        assert Root(str(tmp_path)).names("/chain0") == []
+
+    @pytest.mark.parametrize(("links", "opens"), [(40, True), (41, False)])
+    def test_forty_links_are_followed_as_by_the_kernel(self, tmp_path, links, opens):
+        """However many of them the root remembers."""
+        for number in range(links):
+            (tmp_path / f"l{number}").symlink_to(f"l{number + 1}")
+        (tmp_path / f"l{links}").touch()
+        root = Root(str(tmp_path))
+        assert root.resolve("/l30") == f"/l{links}"
+        for path in ("/l0", "/l0"):
+            if opens:
+                assert root.resolve(path) == f"/l{links}"
+                os.stat(tmp_path / "l0")
+                continue
+            with pytest.raises(OSError, match="levels of symbolic links"):
+                root.resolve(path)
+            with pytest.raises(OSError, match="levels of symbolic links"):
+                os.stat(tmp_path / "l0")
+
+    def test_a_path_with_thousands_of_parts(self, tmp_path):
+        (tmp_path / "a").mkdir()
+        assert Root(str(tmp_path)).resolve("/a/../." * 2000 + "/a") == "/a"
+
+    def test_a_link_is_read_once(self, tmp_path, monkeypatch):
+        (tmp_path / "real/below").mkdir(parents=True)
+        (tmp_path / "link").symlink_to("real")
+        real, read = os.readlink, []
+        monkeypatch.setattr(os, "readlink", lambda path: (read.append(path), real(path))[1])
+        root = Root(str(tmp_path))
+        for path in ("/link/below", "/link", "/real/below", "/link/below", "/link/../link/below"):
+            root.resolve(path)
+        assert sorted(read) == [f"{tmp_path}/{name}" for name in ("link", "real", "real/below")]
+
+    def test_of_the_files_of_a_driver(self, tmp_path):
+        hostile_chain(tmp_path, "none")
+        assert Files(Root(str(tmp_path)), "/").find(["/", "/chain0"], "chain0") == []
+        assert Files(Root(str(tmp_path)), "/chain0").find(["/"], "lib*") == []
+
+    def test_of_a_dump(self, tmp_path):
+        (tmp_path / "sys/class").mkdir(parents=True)
+        (tmp_path / "sys/bus").mkdir()
+        hostile_chain(tmp_path / "sys/class", "none")
+        (tmp_path / "sys/class/drm").symlink_to("chain0")
+        assert list(snapshot.take(str(tmp_path)).members("drm")) == []
 
 
 def test_a_file_that_the_kernel_gives_in_pieces_is_read_to_its_end(tmp_path, monkeypatch):
