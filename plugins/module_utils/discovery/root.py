@@ -36,7 +36,9 @@ class Root:
     """One root directory. Paths are absolute, as seen from inside. Remembers every link that it read."""
 
     def __init__(self, directory: str) -> None:
-        self.prefix = "" if directory == "/" else os.path.realpath(directory)
+        self.prefix = directory  # kept for a text that can't be a path: nothing is below it
+        with suppress(ValueError):
+            self.prefix = "" if directory == "/" else os.path.realpath(directory)
         self._resolved: dict[str, str] = {}
         self._targets: dict[str, Optional[str]] = {}  # of each place that was looked at; None for one without a link
 
@@ -111,25 +113,33 @@ class Root:
 
     def stat(self, path: str) -> os.stat_result:
         """What lies at `path`, with symlinks followed. Raises OSError."""
-        return os.lstat(self.prefix + self.resolve(path) or "/")
+        return os.lstat(self._below(self.resolve(path)))
 
     def names(self, path: str) -> list[str]:
         """What lies in a directory, sorted; empty if there is no such directory."""
         try:
-            return sorted(os.listdir(self.prefix + self.resolve(path) or "/"))
+            return sorted(os.listdir(self._below(self.resolve(path))))
         except OSError:
             return []
 
     def _locate(self, path: str) -> str:
         """Where the host has `path`; only its last part may be a link."""
         directory, name = os.path.split(path)
-        return f"{self.prefix}{self.resolve(directory)}/{name}"
+        return self._below(f"{self.resolve(directory)}/{name}")
+
+    def _below(self, place: str) -> str:
+        """Where the host has `place`. Raises OSError for NUL or half of a surrogate pair, which no path has."""
+        path = self.prefix + place or "/"
+        with suppress(UnicodeEncodeError):
+            if b"\0" not in os.fsencode(path):
+                return path
+        raise FileNotFoundError(errno.ENOENT, "no file can have this name")
 
     def _target(self, place: str) -> Optional[str]:
         """The target of the link at `place`, whose directory is free of links; None for a file. Raises OSError."""
         if place not in self._targets:
             try:
-                self._targets[place] = os.readlink(self.prefix + place)
+                self._targets[place] = os.readlink(self._below(place))
             except OSError as error:
                 if error.errno != errno.EINVAL:  # it exists and is another type of file
                     raise

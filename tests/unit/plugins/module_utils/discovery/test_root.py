@@ -12,10 +12,13 @@ from contextlib import suppress
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import nvidia_nodes
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import elf, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import nvidia_hooks
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_driver import Files
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import from_file
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,32 @@ class TestLinksThatAreMany:
         hostile_chain(tmp_path / "sys/class", "none")
         (tmp_path / "sys/class/drm").symlink_to("chain0")
         assert list(snapshot.take(str(tmp_path)).members("drm")) == []
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud800"])
+class TestTextThatIsNoPath:
+    """NUL, and half of a surrogate pair, which JSON can hold: the kernel has no file of such a name."""
+
+    def test_as_the_root(self, tmp_path, text):
+        with pytest.raises(CdiError, match="found no sys/class and no sys/bus below it"):
+            snapshot.take(f"{tmp_path}/{text}")
+        assert nvidia_nodes.missing_nodes(f"{tmp_path}/{text}") == ()
+
+    @pytest.mark.parametrize("path", ["/{}", "/{}/file"])
+    def test_below_the_root(self, tmp_path, text, path):
+        root, path = Root(str(tmp_path)), path.format(text)
+        for look in (root.resolve, root.read, root.stat, root.lstat):
+            with pytest.raises(FileNotFoundError):
+                look(path)
+        assert root.readlink(path) == "" and root.names(path) == []
+        assert root.table(path) == []
+
+    def test_as_the_root_of_a_driver(self, tmp_path, text):
+        assert Files(Root(str(tmp_path)), f"/{text}").find(["/"], "lib") == []
+
+    def test_as_the_topology_file(self, tmp_path, text):
+        with pytest.raises(CdiError, match="can't be read .no file can have this name.; expected a topology file"):
+            from_file(f"/{text}", Root(str(tmp_path)))
 
 
 def test_a_file_that_the_kernel_gives_in_pieces_is_read_to_its_end(tmp_path, monkeypatch):
