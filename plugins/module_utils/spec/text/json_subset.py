@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Optional
 
-from ...documents import twice
+from ...documents import LONGEST_NUMBER, twice
 
 # The patterns are compiled at their first use: who only writes a spec needs none of them.
 # No YAML parser takes these in a file; NEL, LS and PS it takes for line breaks, and folds.
@@ -20,7 +20,6 @@ HALF = r"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]"  # of these, half of a surrogate pai
 # A key whose colon is in another line, or further away than YAML looks: 1024 characters from where the key begins.
 FAR_COLON = r'"(?:[ \t]*[\r\n]\s*|[ \t]{99,}):'
 LONGEST_KEY = 900
-LONGEST_INTEGER = 100  # digits; 64 bits need 20, and Python refuses thousands
 PIECE = 1 << 19  # characters that are searched in one go: a millisecond or three
 
 
@@ -88,8 +87,8 @@ def _not_for_yaml(found: str) -> Malformed:
 
 
 def _integer(text: str) -> Any:
-    if len(text) > LONGEST_INTEGER:
-        raise Malformed("json", f"an integer of {len(text)} digits", f"integers of at most {LONGEST_INTEGER} digits")
+    if len(text) > LONGEST_NUMBER:
+        raise Malformed("json", f"an integer of {len(text)} digits", f"integers of at most {LONGEST_NUMBER} digits")
     return float(text) if text == "-0" else int(text)  # as a string it would be "0" to some libraries, "-0" to others
 
 
