@@ -106,7 +106,7 @@ def real_path(path: str) -> str:
     """
     try:
         return os.path.realpath(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last: before Python 3.13, for a chain of a thousand links
         return path
 
 

@@ -14,6 +14,7 @@ import re
 from contextlib import suppress
 
 from . import documents
+from .discovery import inventory
 from .layout import UNIT_DIR, USUAL, Layout, device_state_path
 from .manifest import Manifest, lock_of_lost_manifest
 from .records import CdiError
@@ -22,6 +23,7 @@ OURS = b"# Written by fleet.cdi."  # begins each unit of ours
 # Its name. Other files are copies that an administrator made; so is an instance of a template (`systemctl edit`).
 UNIT = re.compile(r"fleet-cdi-[a-z-]+@?\.(path|service|socket|timer)\Z")
 LARGEST = 1 << 20  # bytes of a unit
+LARGEST_INVENTORY = 256 << 20
 
 
 def lost_records(places: Layout, manifest: Manifest) -> str:
@@ -32,8 +34,9 @@ def lost_records(places: Layout, manifest: Manifest) -> str:
     usual = manifest.state_dir == USUAL.state_dir
     usual_inventory = places.inventory == USUAL.inventory
     found = _units() if usual else []
-    found += [places.inventory] if usual and usual_inventory else []
     is_gone = not os.path.lexists(manifest.path)
+    if usual and usual_inventory and (is_gone or _is_inventory(places.inventory)):
+        found.append(places.inventory)
     if is_gone:
         found += [lock_of_lost_manifest(manifest.state_dir), device_state_path(manifest.state_dir)]
         found += [] if usual_inventory else [places.inventory]
@@ -50,6 +53,12 @@ def _units() -> list[str]:
     except OSError:
         return []
     return [path for path in (os.path.join(UNIT_DIR, name) for name in names) if _begins_as_ours(path)]
+
+
+def _is_inventory(path: str) -> bool:
+    with suppress(CdiError):
+        return inventory.is_rendered(documents.content(path, LARGEST_INVENTORY) or b"")
+    return False
 
 
 def _begins_as_ours(path: str) -> bool:

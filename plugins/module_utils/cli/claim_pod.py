@@ -29,7 +29,7 @@ def run_pod(given: Any, paths: Layout, caller: Caller) -> int:
     if target not in TARGETS:
         raise CdiError(f"claim pod: --target: found {target!r}; expected {', '.join(TARGETS)}")
     wanted = {
-        "manifest": parse_manifest(read(path), called(path)),
+        "manifest": parse_manifest(read(path), called(path), checked=action == "add"),
         "state": STATES[action],
         "target": target,
         "resources": _pairs(given.resources, "--resources", "nvidia.com/gpu=gpu"),

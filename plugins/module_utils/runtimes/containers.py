@@ -290,10 +290,10 @@ def _docker_records() -> list[dict[str, Any]]:
     shims = _docker_shims()
     running = {word for words in shims for word in words}
     found = [document for path in _docker_kept() if (document := _docker_record(path, running))]
-    ids = {document["Id"] for document in found}
-    if any(ids.isdisjoint(words) for words in shims):
+    by_id = {document["Id"]: document for document in found}  # one directory may have two names
+    if any(by_id.keys().isdisjoint(words) for words in shims):
         raise ValueError("its daemon does not run, and its containers do")
-    return found
+    return list(by_id.values())
 
 
 def _docker_shims() -> list[tuple[str, ...]]:

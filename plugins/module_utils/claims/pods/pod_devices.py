@@ -25,7 +25,8 @@ from .rewritten import for_device_plugin, for_podman, for_resource_claims
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of the module for its `options`. Raises CdiError."""
-    check_values(options["manifest"], "manifest")
+    if options["state"] != "absent":  # then nothing but the names of pods is read: what was granted counts
+        check_values(options["manifest"], "manifest")
     warnings = check_host(options, check) if _has_claims(options) else []
     places = Layout(
         options["state_dir"],
@@ -42,7 +43,8 @@ def converge_pods(places: Layout, caller: Caller, wanted: Mapping[str, Any], che
     """Make or give back the claims of pods, or rewrite their manifest for a kubelet; return the result of the module.
 
     `wanted`: the options `manifest`, `state`, `target`, `resources`, `device_classes` and `force` of the module. The
-    manifest is one that `check_values` takes, so that what was claimed for it can be told. Raises CdiError.
+    manifest is one that `check_values` takes, so that what was claimed for it can be told; not for the state absent.
+    Raises CdiError.
     """
     manifest, resources = wanted["manifest"], wanted["resources"] or {}
     if not _has_claims(wanted):

@@ -82,3 +82,17 @@ def test_a_call_that_was_killed_before_the_checksum_lost_nothing(noted):
     note_ended(str(noted), BOOT, "job-4")
     flip(noted)
     assert "was changed" in names_lost(str(noted), BOOT)
+
+
+def test_a_checksum_that_a_power_cut_left_empty_is_no_loss_of_the_next_boot(noted, tmp_path):
+    (tmp_path / "claims.ended.sum").write_bytes(b"")
+    assert names_lost(str(noted), "other") == ""
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_directory_that_can_not_be_trusted_has_a_finding_of_its_own(noted, tmp_path, exists):
+    if not exists:
+        noted.unlink()
+        (tmp_path / "claims.ended.sum").unlink()
+    tmp_path.chmod(0o777)
+    assert names_lost(str(noted), BOOT) == ""

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils import lost_records
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_unit
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -71,6 +72,12 @@ def test_a_call_that_saves_nothing_leaves_the_trace_of_a_lost_manifest(places, t
 def test_a_manifest_that_was_made_since_does_not_hide_that_one_was_lost(places, tmp_path):
     """The inventory is always recorded."""
     (tmp_path / "units/fleet-cdi-refresh.service").unlink()
-    (tmp_path / "inventory.json").write_text("{}")
+    (tmp_path / "inventory.json").write_bytes(inventory.render(inventory.Inventory(()), "boot-1"))
     with pytest.raises(CdiError, match=f"manifest.json: has no record of {places.inventory}"):
         undo(places)
+
+
+def test_a_file_of_others_in_the_place_of_the_inventory_does_not(places, tmp_path):
+    (tmp_path / "units/fleet-cdi-refresh.service").unlink()
+    (tmp_path / "inventory.json").write_text("{}")
+    assert undo(places).removed == (str(tmp_path / "a.json"),)

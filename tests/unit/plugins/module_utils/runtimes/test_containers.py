@@ -230,6 +230,8 @@ def test_containers_of_a_docker_that_does_not_run_are_told_by_its_files(stopped,
     keep(stopped / place, "89ab")
     (stopped / place / "a directory that docker would not load").mkdir()
     (stopped / "daemon.json").write_text(json.dumps({"data-root": str(stopped / "other")}))
+    (stopped / "again").symlink_to(place.partition("/")[0])
+    containers.DOCKER_ROOTS += (str(stopped / "again"),)  # one directory by two names; the fixture puts it back
     answers = (containers.find_containers(NAMES), containers.using("docker"))
     assert [[str(one) for one in answer.containers] for answer in answers] == [
         ["container name-0123 (docker, exited)"]

@@ -54,6 +54,14 @@ def test_a_path_that_is_none_hides_no_other(path):
     assert qualified(path, registry.resolve(["/"], [*FILES, file], {})) == "odd.com/odd=odd"
 
 
+def test_a_chain_of_links_that_the_kernel_does_not_follow_hides_no_other(tmp_path):
+    """Any user can make one in a directory of theirs."""
+    for number in range(1500):
+        (tmp_path / f"l{number}").symlink_to(f"l{number + 1}")
+    file = registry.SpecFile("/odd.json", 0, spec({"odd": nodes(f"{tmp_path}/l0")}, "odd.com/odd", "1.1.0"))
+    assert qualified("/dev/gpu0", registry.resolve(["/"], [*FILES, file], {})) == "vendor.com/gpu=0"
+
+
 @pytest.mark.parametrize(("in_spec", "asked"), [("node", "link"), ("link", "node"), ("link", "other-link")])
 def test_a_link_means_the_node_that_it_leads_to(tmp_path, in_spec, asked):
     (tmp_path / "node").touch()
