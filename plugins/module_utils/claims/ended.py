@@ -106,7 +106,7 @@ def names_lost(path: str, boot_id: str) -> str:
 def _names_lost(path: str, boot_id: str) -> str:
     try:
         summed, live = files.read(checksum_path(path), LARGEST), files.read(path, LARGEST)
-    except CdiError:  # whoever needs the names is told the same; why it can't be read is not a loss
+    except CdiError:  # each call that needs the names says why it fails; that is not a loss
         return ""
     content = live.content if live else b""
     noted = _read_checksum(summed.content) if summed else None
