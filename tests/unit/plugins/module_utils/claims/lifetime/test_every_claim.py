@@ -57,7 +57,7 @@ def test_notes_of_ended_claims_go_also_if_the_inventory_moved(leaving, tmp_path)
     leaving.claims.delete("job-1")
     leaving.claims.places = leaving.claims.places._replace(inventory=str(tmp_path / "new/inventory.json"))
     leaving.undo()
-    assert leaving.left() == [] and not list(tmp_path.rglob("*claims.ended"))
+    assert leaving.left() == [] and not list(tmp_path.rglob("*claims.ended*"))
 
 
 def test_without_force_a_claim_is_named_and_stays(leaving):
