@@ -174,8 +174,8 @@ def _device(node: Document, host: FileView) -> Document:
 def _with_devices(present: list[Document], given: list[Document]) -> list[Document]:
     """`present` with the devices `given`, as if they came one by one (RemoveDevice, AddDevice).
 
-    Each takes the first with its path out, and takes the place of the next one, or the end where there is no other. So
-    n devices take the first n with their path out, and the last of them is there instead.
+    A device removes the first one that has its path. Then it replaces the next one with this path, or is added at the
+    end. So n devices with one path remove the first n, and only the last of these devices stays.
     """
     left = Counter(device["path"] for device in given)  # of a path, so many go
     last: dict[Optional[str], Document] = {}
