@@ -88,7 +88,7 @@ class Server:
         self.info_asked = asyncio.Event()
         self._feed = feed
         self._answers = answers
-        self._grpc: Optional[Any] = None
+        self._grpc: Optional[tuple[Any, asyncio.Future[None]]] = None  # gRPC's server, and its start
         self._tasks = CallTasks()
         self._streams: set[Stream] = set()
         self._calls = 0  # Allocate and PreStartContainer calls in progress
@@ -110,7 +110,7 @@ class Server:
         # Bind a hidden name, so that no kubelet sees the socket before it serves. And when it ends, gRPC removes
         # any file of the name that it bound.
         made = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.path)}")
-        self._grpc = grpc.aio.server(options=OPTIONS)
+        opened = grpc.aio.server(options=OPTIONS)
         plugin = {
             "GetDevicePluginOptions": self._options,
             "ListAndWatch": self._list_and_watch,
@@ -119,7 +119,7 @@ class Server:
             "PreStartContainer": self._pre_start,
         }
         watcher = {"GetInfo": self._info, "NotifyRegistrationStatus": self._notified}
-        self._grpc.add_generic_rpc_handlers(
+        opened.add_generic_rpc_handlers(
             (
                 self._tasks,
                 api.handler("v1beta1.DevicePlugin", plugin),
@@ -128,11 +128,15 @@ class Server:
         )
         why = "can't bind"
         try:  # if it can't bind, gRPC before 1.60 returns 0, and later ones raise
-            bound = self._grpc.add_insecure_port(f"unix:{made}")
+            bound = opened.add_insecure_port(f"unix:{made}")
         except RuntimeError as error:
             bound, why = 0, str(error)
+        # Start it also if not bound: gRPC leaks 3 KB for each server that never started. And start it in a task that
+        # nobody cancels: gRPC fails in a task of its own if its start is cancelled, and the server never stops.
+        starting = asyncio.ensure_future(opened.start())
+        self._grpc = opened, starting
         try:
-            await self._grpc.start()  # also if not bound: gRPC leaks 3 KB for each server that never started
+            await asyncio.shield(starting)
             if not bound:
                 raise RuntimeError(why)
             os.chmod(made, 0o600)
@@ -172,7 +176,8 @@ class Server:
         for stream in self._streams:
             stream.end()
         if self._grpc is not None:
-            opened, self._grpc = self._grpc, None
+            (opened, starting), self._grpc = self._grpc, None
+            await asyncio.wait([starting])
             await opened.stop(seconds)
             await self._tasks.ended(REST)
 
