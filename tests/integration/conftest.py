@@ -14,6 +14,7 @@ from pathlib import Path
 
 import apart  # tests/harness
 import pytest
+from container_output import Output  # tests/harness
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
@@ -69,7 +70,7 @@ def ansible_module(ansible_environment):
 def container(tmp_path_factory):
     """Run a shell command in a container that holds nothing but busybox: container(command, *options) -> done.
 
-    It is removed at its end, unless `keep`. It prints into a file: podman 4.3 lost its output once, on a busy machine.
+    It is removed at its end, unless `keep`.
     """
     root = tmp_path_factory.mktemp("rootfs")
     (root / "bin").mkdir()
@@ -77,8 +78,7 @@ def container(tmp_path_factory):
     (root / "bin" / "sh").symlink_to("busybox")
 
     def run(command, *options, keep=False):
-        said = tmp_path_factory.mktemp("said") / "stdout"
-        said.touch()
+        said = Output(tmp_path_factory.mktemp("container") / "said")
         # Without CAP_SYS_RESOURCE the default limits can't be set; lower ones always can.
         limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
         start = [
@@ -89,14 +89,12 @@ def container(tmp_path_factory):
             *([] if keep else ["--rm"]),
             "--network=none",
             *limits,
-            f"--volume={said}:/said",
+            said.volume,
             *options,
             "--rootfs",
             str(root),
-            *("/bin/sh", "-c", f"exec >/said; {command}"),
+            *("/bin/sh", "-c", said.of(command)),
         ]
-        done = subprocess.run(start, capture_output=True, text=True, check=False)
-        done.stdout += said.read_text(encoding="utf-8")
-        return done
+        return said.added(subprocess.run(start, capture_output=True, text=True, check=False))
 
     return run

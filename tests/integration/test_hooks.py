@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from container_output import Output  # tests/harness
 
 KIND = "test.fleet.cdi/card"
 NODE = next(path for path in ("/dev/fuse", "/dev/kmsg") if os.path.exists(path))
@@ -80,22 +81,14 @@ def image(tmp_path):
 
 @pytest.fixture(params=RUNTIMES)
 def podman(request, image):
-    """Run a shell command in a container: podman(command, *options) -> done.
-
-    What the command says comes from files: podman 4.3 now and then loses the output of a container that ends at once.
-    """
-    said = image.parent / "said"
+    """Run a shell command in a container: podman(command, *options) -> done."""
+    said = Output(image.parent / "said")
 
     def run(command, *options):
-        shutil.rmtree(said, ignore_errors=True)
-        said.mkdir()
         limits = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", *RUNTIMES[request.param]]
         start = ["podman", "--runtime", request.param, "run", "--rm", "--network=none", *limits]
-        start += [f"--volume={said}:/said", *options]
-        words = [*start, "--rootfs", str(image), "/bin/sh", "-c", f"exec > /said/out 2> /said/err; {command}"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        out, err = (path.read_text() if path.exists() else "" for path in (said / "out", said / "err"))
-        return subprocess.CompletedProcess(words, done.returncode, out, done.stderr + err)
+        words = [*start, said.volume, *options, "--rootfs", str(image), "/bin/sh", "-c", said.of(command)]
+        return said.added(subprocess.run(words, capture_output=True, text=True, check=False))
 
     yield run
     assert not (image / "etc/ld.so.conf.d/00-fleet-cdi.conf").is_symlink()

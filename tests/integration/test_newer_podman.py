@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from container_output import Output  # tests/harness
 from newer_podman import LIMITS, NewerPodman  # tests/harness
 
 CLI = "/opt/cdi/bin/fleet-cdi"
@@ -114,6 +115,7 @@ class User:
         subprocess.run(add, check=True, capture_output=True)
         shutil.chown(home, name)
         newer.learn_users()
+        self.said = Output(home / "said")
         self.run("mkdir -m 700 run; mkdir -p root/bin; cp $(command -v busybox) root/bin; ln -s busybox root/bin/sh")
 
     def attempt(self, command):
@@ -127,8 +129,9 @@ class User:
         return done.stdout.strip()
 
     def container(self, command, *options, runtime="runc"):
-        rest = " ".join(["run", "--rm", "--network=none", *LIMITS, *options, "--rootfs", f"{self.home}/root"])
-        return self.attempt(f"podman --runtime {runtime} --cgroup-manager=cgroupfs {rest} /bin/sh -c '{command}'")
+        words = ["run", "--rm", "--network=none", *LIMITS, self.said.volume, *options, f"--rootfs {self.home}/root"]
+        start = f"podman --runtime {runtime} --cgroup-manager=cgroupfs {' '.join(words)}"
+        return self.said.added(self.attempt(f"{start} /bin/sh -c '{self.said.of(command)}'"))
 
     def remove(self):
         self.attempt("podman rm --all --force --time 0; podman system migrate")

@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from container_output import Output  # tests/harness
 
 CLI = "/opt/cdi/bin/fleet-cdi"
 INVENTORY = "/var/lib/cdi/inventory.json"
@@ -50,6 +51,7 @@ class User:
         subprocess.run(add, check=True, capture_output=True)
         shutil.chown(home, name)
         self.uid = home.stat().st_uid
+        self.said = Output(home / "said")
         self.run("mkdir -m 700 run; mkdir -p root/bin; cp $(command -v busybox) root/bin; ln -s busybox root/bin/sh")
 
     def words(self, command):
@@ -67,9 +69,10 @@ class User:
 
     def container(self, command, *options, runtime="runc", before=""):
         """Run a shell command in a container of this user."""
-        words = ["run", "--rm", "--network=none", *LIMITS, *options, "--rootfs", str(self.home / "root")]
-        podman = f"podman --runtime {runtime} --cgroup-manager=cgroupfs {' '.join(words)} /bin/sh -c '{command}'"
-        return self.attempt(podman) if not before else self._apart(podman, before)
+        words = ["run", "--rm", "--network=none", *LIMITS, self.said.volume, *options, f"--rootfs {self.home}/root"]
+        start = f"podman --runtime {runtime} --cgroup-manager=cgroupfs {' '.join(words)}"
+        podman = f"{start} /bin/sh -c '{self.said.of(command)}'"
+        return self.said.added(self.attempt(podman) if not before else self._apart(podman, before))
 
     def _apart(self, podman, before):
         """Run podman in a mount namespace of its own, after the shell command `before` of root."""
