@@ -198,12 +198,12 @@ def carve(data: bytes) -> Iterator[str]:
 
 
 def content(path: str) -> bytes:
-    """Return the bytes of a file; none if it can't be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
+    """Return the bytes of a regular file; none if it can't be read, or is none."""
+    with suppress(OSError, errors.Unusable):
+        if look(path):
+            with open(path, "rb") as file:
+                return file.read()
+    return b""
 
 
 def put_aside(path: str) -> str:

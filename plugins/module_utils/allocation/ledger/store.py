@@ -28,6 +28,7 @@ from .lock_file import Gate, Left, gate, peek
 from .store_file import (
     check_directory,
     check_header,
+    check_journal,
     check_readable,
     check_version,
     connected,
@@ -219,6 +220,7 @@ class Store:
         wanted = (os.getpid(), left, is_logged)
         with translated(self.path):
             if self._db and self._db_of == wanted:
+                check_journal(self.path)
                 self._db.execute(f"PRAGMA busy_timeout = {milliseconds(deadline)}")
             else:
                 self._close()

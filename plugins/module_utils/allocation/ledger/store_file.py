@@ -63,11 +63,20 @@ def look(path: str) -> Optional[tuple[int, ...]]:
         raise errors.of_system(path, "look at", error) from None
     if not stat.S_ISREG(found.st_mode):
         raise Unusable(
-            f"{path}: is not a regular file ({stat.filemode(found.st_mode)}); expected the store, or none", "foreign"
+            f"{path}: is not a regular file ({stat.filemode(found.st_mode)}); expected a file of the ledger, or none",
+            "foreign",
         )
     if found.st_uid not in (0, os.geteuid()):
         raise Unusable(f"{path}: belongs to user {found.st_uid}; expected root's or this user's", "foreign")
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def check_journal(path: str) -> None:
+    """Check that the journal of the store at `path` is a regular file, or missing. Raises Unusable.
+
+    SQLite opens it when a transaction begins, and would wait for a FIFO.
+    """
+    look(f"{path}-journal")
 
 
 def check_readable(path: str) -> None:
@@ -216,11 +225,12 @@ def connected(path: str, deadline: float, mode: str = "rw") -> Iterator[sqlite3.
 
 
 def opened(path: str, deadline: float, mode: str = "rw", is_logged: bool = False) -> sqlite3.Connection:
-    """Connect to the store at `path`; threads may use the connection in turn. Raises sqlite3.Error.
+    """Connect to the store at `path`; threads may use the connection in turn. Raises sqlite3.Error, Unusable.
 
     `is_logged`: the log makes commits durable, so SQLite need not sync. `mode` is that of SQLite's URI:
     "ro&immutable=1" reads the file and never changes it.
     """
+    check_journal(path)
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     db = sqlite3.connect(
         f"file:{escaped}?mode={mode}",

@@ -42,14 +42,20 @@ EXPLANATIONS = (
         messages=(
             "lies on a network file system",
             "is not a directory; expected the state directory",
-            "is not a regular file (*); expected the store, or none",
+            "is not a regular file (*); expected a file of the ledger, or none",
             "expected root's or this user's",
         ),
-        means="The state directory, or the store in it, is of another type or owner, or on a network file system.",
+        means=(
+            "The state directory, or a file of the ledger in it, is of another type or owner, or on a network file "
+            "system."
+        ),
         why=(
             "Grants are of one host and have to outlast a power cut. Locks of network file systems do not promise that."
         ),
-        do="Set `state_dir` to a local directory of root, such as /var/lib/cdi.",
+        do=(
+            "Move away what is there instead of the file, or set `state_dir` to a local directory of root, such as "
+            "/var/lib/cdi."
+        ),
         more="findmnt -T /var/lib/cdi",
     ),
     Explanation(

@@ -139,6 +139,21 @@ class TestPlace:
             add(ledger, 2)
         assert caught.value.cause == "foreign"
 
+    @pytest.mark.parametrize("damaged", [False, True], ids=["whole", "damaged"])
+    def test_a_journal_that_is_no_regular_file_is_not_waited_for(self, ledger, damaged):
+        """SQLite opens it to read, and waits for a writer (fifo(7)). So does a rebuild, which reads what it has."""
+        add(ledger, 1)
+        os.unlink(f"{ledger.path}-journal")
+        os.mkfifo(f"{ledger.path}-journal")
+        if damaged:
+            Path(ledger.path).write_bytes(bytes(4096))
+            add(ledger, 2)
+            assert held(ledger) == [1, 2]
+        else:
+            with pytest.raises(errors.Unusable, match=r"ledger\.db-journal: is not a regular file") as caught:
+                add(ledger, 2)
+            assert caught.value.cause == "foreign"
+
     def test_a_directory_in_which_others_can_write_is_refused(self, ledger):
         os.mkdir(directory(ledger))
         os.chmod(directory(ledger), 0o777)

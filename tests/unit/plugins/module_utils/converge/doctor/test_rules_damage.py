@@ -353,6 +353,7 @@ NOTES = (  # not there before they are needed
 LOCKS = (
     *("state/claims.ended", "state/claims.ended.sum"),
     "state/.lock",
+    "state/ledger.db-journal",
     "state/ledger.lock",
     "state/claims/job-1.lock",
     "state/pods/.lock",
