@@ -19,7 +19,7 @@ from .field import check_values
 
 LARGEST = 1 << 20  # bytes
 YAML = "tag:yaml.org,2002:"
-TEXT, INTEGER = f"{YAML}str", f"{YAML}int"
+TEXT, INTEGER, MERGE = f"{YAML}str", f"{YAML}int", f"{YAML}merge"
 NOT_TEXT = frozenset(YAML + name for name in ("null", "bool", "int", "float"))
 TAGS = frozenset(YAML + name for name in ("map", "seq")) | NOT_TEXT | {TEXT}
 
@@ -84,6 +84,8 @@ def _loader(yaml: Any, where: str) -> Any:
             return TEXT if is_text else tag
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:
+            if node.tag == MERGE:
+                raise CdiError(f"{where}: {_place(node.start_mark)}: found the merge key '<<'; write its keys there")
             if node.tag not in TAGS or (
                 node.tag in NOT_TEXT
                 and isinstance(node, yaml.ScalarNode)

@@ -38,12 +38,16 @@ EXPLANATIONS = (
             "is not YAML: *",
             "is not a manifest: *",
             ": found an alias; write its value there",
+            ": found the merge key '<<'; write its keys there",
             "has the key * twice",
             "the byte * at * is not UTF-8",
         ),
-        means="The text breaks the grammar of YAML at the named place, or it uses an alias or the same key twice.",
+        means=(
+            "The text breaks the grammar of YAML at the named place, or it uses an alias, a merge key or the same key "
+            "twice."
+        ),
         why="A key that is there twice has no defined value. A few aliases can stand for gigabytes of text.",
-        do="Correct the place that the message names. Write the value of an alias out.",
+        do="Correct the place that the message names. Write out the value of an alias, and the keys of a merge key.",
         more="python3 -c 'import sys, yaml; yaml.safe_load(sys.stdin)' < FILE",
     ),
     Explanation(

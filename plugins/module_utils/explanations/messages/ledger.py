@@ -53,8 +53,8 @@ EXPLANATIONS = (
             "Grants are of one host and have to outlast a power cut. Locks of network file systems do not promise that."
         ),
         do=(
-            "Move away what is there instead of the file, or set `state_dir` to a local directory of root, such as "
-            "/var/lib/cdi."
+            "Move the FIFO, directory or link at that path away, or set `state_dir` to a local directory of root, such "
+            "as /var/lib/cdi."
         ),
         more="findmnt -T /var/lib/cdi",
     ),

@@ -389,6 +389,7 @@ class TestPod:
             (("add", "FILE", "--resources", "a=b,a=c"), POD, "--resources: found 'a=c'; expected each name once"),
             (("add", "FILE"), "kind: Pod\nkind: Pod\n", "has the key 'kind' twice"),
             (("add", "FILE"), "a: &a [1]\nb: *a\n", "line 2, column 4: found an alias"),
+            (("add", "FILE"), "a:\n  <<: {b: 1}\n", "line 2, column 3: found the merge key '<<'; write its keys there"),
             (("add", "FILE"), "a: [", "is not YAML"),
             (("add", "FILE"), "!!python/object:os.system {}", "found the tag"),
             (("add", "FILE"), "{", "is not a JSON document"),
