@@ -54,9 +54,11 @@ def resolve_edits(names: Sequence[str], registry: Registry) -> list[tuple[str, E
         unknown = any(name.partition("=")[0] not in kinds for name in unresolved)
         raise (UnknownKind if unknown else UnknownDevice)("; ".join(lines), unresolved)
     edits: list[tuple[str, Edits]] = []
+    begun: set[str] = set()
     for name in names:
         path = registry.devices[name]
-        if path not in (seen for seen, _edits in edits):
+        if path not in begun:
+            begun.add(path)
             edits.append((path, specs[path].get("containerEdits") or {}))
         edits.append((path, registry.edits[name]))
     return edits
