@@ -58,6 +58,7 @@ EXPLANATIONS = (
             "irregular-file",
             "untrusted-directory",
             "ended-claims-lost",
+            "unused-claims-damaged",
             "device-state-damaged",
             "device-state-gone",
             "device-state-changed",

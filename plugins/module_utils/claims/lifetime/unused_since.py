@@ -5,20 +5,22 @@
 
 Nothing reports the end of a container, so the first look that finds no container counts. A file has the results of the
 last look, in seconds of CLOCK_BOOTTIME: changes of the clock do not shorten the time, and a reboot begins it again.
+They are one line of JSON behind its checksum, so that damage is noticed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from typing import Any, Optional
 
 from ... import documents, files
 from ...records import CdiError
 
 LARGEST = 64 << 20  # bytes: some hundred thousand claims
+LENGTH = 9  # bytes of the checksum, with a space behind it
 
 
 def unused_for(
@@ -30,21 +32,43 @@ def unused_for(
     the last look; a damaged file counts as none. This look is noted there if `note` is set. `now`: seconds since the
     boot. Raises CdiError if the file can't be written.
     """
-    before = _read(path)
+    try:
+        before = _read(path)
+    except CdiError:
+        before = None
     noted = {
-        token: _noted(before.get(token), [boot_id, *sorted(containers)], now) for token, containers in unused.items()
+        token: _noted((before or {}).get(token), [boot_id, *sorted(containers)], now)
+        for token, containers in unused.items()
     }
     if note and noted != before:
-        files.replace(path, json.dumps(noted, sort_keys=True).encode("ascii"), 0o600)
+        text = json.dumps(noted, sort_keys=True).encode("ascii") + b"\n"
+        files.replace(path, _checksum(text) + text, 0o600)
     return {token: now - since for token, (since, _containers) in noted.items()}
 
 
-def _read(path: str) -> dict[str, Any]:
-    with suppress(CdiError):
-        live = files.read(path, LARGEST)
-        found = documents.parse(live.content, path) if live else {}
-        return found if isinstance(found, dict) else {}
-    return {}
+def damage(path: str) -> str:
+    """Return why the content of the file `path` is not what a look noted; "" if it is, or can't be read."""
+    try:
+        found = _read(path)
+    except CdiError:  # each call that writes it says why it fails
+        return ""
+    return f"{path}: is not what a look at the claims noted, by its checksum" if found is None else ""
+
+
+def _read(path: str) -> Optional[dict[str, Any]]:
+    """Return the results of the last look; {} without a file, None for a damaged one. Raises CdiError."""
+    live = files.read(path, LARGEST)
+    if live is None:
+        return {}
+    line = live.content[LENGTH:]
+    if live.content[:LENGTH] != _checksum(line):
+        return None
+    found = documents.parse(line, path)
+    return found if isinstance(found, dict) else None
+
+
+def _checksum(line: bytes) -> bytes:
+    return f"{zlib.crc32(line):08x} ".encode("ascii")
 
 
 def _noted(before: Any, seen: Sequence[str], now: float) -> list[Any]:

@@ -71,6 +71,11 @@ def _ended_lost(view: HostView) -> Iterator[Symptom]:
         yield Symptom(view.places.ended_claims, view.written.ended_lost)
 
 
+def _unused_damaged(view: HostView) -> Iterator[Symptom]:
+    if view.written.unused_damaged:
+        yield Symptom(view.places.unused_claims, view.written.unused_damaged)
+
+
 AS_ROOT = "run `sudo fleet-cdi doctor`"
 RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and "
 
@@ -96,6 +101,11 @@ RULES = (
         _ended_lost,
         "a name that ended may be used again while a container knows it: give each new claim a new name until the next "
         "reboot (`systemctl reboot`), which ends this",
+    ),
+    DoctorRule(
+        "unused-claims-damaged",
+        _unused_damaged,
+        "`fleet-cdi claim gc --idle-for SECONDS` writes it anew, and counts the seconds of each claim from then on",
     ),
     DoctorRule("device-state-unread", partial(_disabled_unusable, True), AS_ROOT),
     DoctorRule(

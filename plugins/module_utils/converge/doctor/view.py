@@ -21,6 +21,7 @@ from ...allocation.ledger.examine import Examined, examine
 from ...claims import ended
 from ...claims.check_claims import ClaimFault, check_claims, claim_specs
 from ...claims.ledger_grants import LedgerGrants
+from ...claims.lifetime import unused_since
 from ...claims.pods import pod_record
 from ...claims.store import DIRECTORY as CLAIMS
 from ...claims.store import has_claims
@@ -96,6 +97,7 @@ class Written(NamedTuple):
     programs: Mapping[str, str] = {}  # path of each program that a configuration needs -> "" or why it can't be run
     untrusted: Mapping[str, str] = {}  # directory of ours -> why other users can put files of theirs in it
     ended_lost: str = ""  # why names of claims that ended in this boot may be lost
+    unused_damaged: str = ""  # why it is not known since when the containers of claims are gone
 
 
 GONE, CHANGED = "gone", "changed"
@@ -217,6 +219,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         programs=_programs(places, plugins),
         irregular=_irregular(places),
         ended_lost=ended.names_lost(places.ended_claims, ended.this_boot(places)),
+        unused_damaged=unused_since.damage(places.unused_claims),
         untrusted=_untrusted((*_directories(places, wanted), *_inner_directories(places))),
     )
 

@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims as collect_claims_file
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.unused_since import damage
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import shown_state, users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import (
     PodRecord,
@@ -142,13 +143,23 @@ class TestCollect:
         assert claims.collect(idle_for=10, now=14).freed == ()
         Path(users, "b").write_text("")  # ran and was removed between two looks
         assert claims.collect(idle_for=10, now=15).freed == claims.collect(idle_for=10, now=24).freed == ()
+        assert damage(claims.places.unused_claims) == ""
         Path(claims.places.unused_claims).write_text("x")  # begins again
+        assert "is not what a look at the claims noted" in damage(claims.places.unused_claims)
         assert claims.collect(idle_for=10, now=25).freed == claims.collect(idle_for=10, now=34).freed == ()
         assert claims.collect("b", idle_for=10, now=35).freed == ()  # an engine has it again, so it is not gone
         assert claims.collect(idle_for=10, now=36).freed == claims.collect(idle_for=10, now=45).freed == ()
         assert claims.collect(idle_for=10, now=46).freed == ("kept",)
         claims.collect(idle_for=10, now=47)
-        assert json.loads(Path(claims.places.unused_claims).read_text()) == {}
+        assert json.loads(Path(claims.places.unused_claims).read_text().partition(" ")[2]) == {}
+        assert damage(claims.places.unused_claims) == ""
+
+    def test_a_damaged_note_is_replaced_by_the_next_look_also_if_no_claim_waits(self, claims):
+        claims.add("one", "gpu:1")
+        Path(claims.places.unused_claims).write_text("{}")
+        assert damage(claims.places.unused_claims)
+        claims.collect(idle_for=10, now=5)
+        assert damage(claims.places.unused_claims) == ""
 
     def test_idle_for_begins_again_with_each_boot(self, claims):
         claim, _changed = claims.add("kept", "gpu:1")

@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import add_claim, store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.ended import note_ended, this_boot
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.unused_since import unused_for
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_record
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     GRANTED,
@@ -158,6 +159,7 @@ class Everything:
         )
         self.claim()
         note_ended(places.ended_claims, this_boot(places), "job-0", ["0123"])
+        unused_for(places.unused_claims, this_boot(places), {"a": ["0123"]}, 5.0)
 
     def claim(self):
         """A claim as `claim add` leaves it."""
@@ -239,6 +241,7 @@ def link(path):
     path.symlink_to("..elsewhere")
 
 
+ABSENT = "claims.unused"  # which is also absent where no claim waits, so that nothing shows its loss
 DAMAGES = (delete, empty, truncate, corrupt, edit, link)
 
 
@@ -279,6 +282,7 @@ def test_the_host_has_every_sort_of_file(everything):
         "fleet.cdi-claim_job-1.json",
         "claims.ended",
         "claims.ended.sum",
+        "claims.unused",
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())
 
@@ -287,6 +291,8 @@ def test_the_host_has_every_sort_of_file(everything):
 def test_the_doctor_names_every_file_that_is_damaged(everything, damage):
     missed, tried = [], 0
     for path in everything.files():
+        if path.name == ABSENT and damage is delete:
+            continue
         kept = everything.root / "kept"
         shutil.copy2(path, kept)
         before = path.read_bytes()
@@ -347,11 +353,11 @@ def test_a_value_of_another_type_is_a_finding_wherever_it_is(everything):
 
 
 NOTES = (  # not there before they are needed
-    *("state/claims.unused", "run/cdi-refresh.last", "state/.manifest.json.tmp"),
+    *("run/cdi-refresh.last", "state/.manifest.json.tmp"),
     *("state/claims/.job-1.json.tmp", "etc/cdi/.fleet.cdi-zero.json.tmp"),
 )
 LOCKS = (
-    *("state/claims.ended", "state/claims.ended.sum"),
+    *("state/claims.ended", "state/claims.ended.sum", "state/claims.unused"),
     "state/.lock",
     "state/ledger.db-journal",
     "state/ledger.lock",
