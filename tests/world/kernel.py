@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.system import process_mark
+
 TICK = 0.000_007  # seconds that pass when a program asks for the time
 FIRST_DAY = 1_790_000_000.0  # seconds since the epoch
 
@@ -225,12 +227,12 @@ class Kernel:
         """Return the mark of a process, as system/process_mark.py does. Raises ProcessLookupError."""
         if pid not in self.alive:
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-        return f"{self.boot_id} {pid} 1 pid:[1]\n"
+        return process_mark.mark(self.boot_id, pid, 1, "pid:[1]")
 
     def runs(self, mark: str) -> bool:
         """Tell if the process with this mark has not ended."""
         words = mark.split()
-        return len(words) == 4 and words[0] == self.boot_id and int(words[1]) in self.alive
+        return not process_mark.is_mark(mark) or (words[0] == self.boot_id and int(words[1]) in self.alive)
 
 
 def _descriptors() -> set[str]:

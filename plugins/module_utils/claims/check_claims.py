@@ -20,9 +20,9 @@ from .delete_claim import spec_path
 from .device_name import KIND, LONGEST, claim_id
 from .ledger_grants import LedgerGrants
 from .lifetime.user_access import access_faults, has_spec_access
-from .lifetime.users import has_users, shown_state, users_path
+from .lifetime.users import has_users, read_users, state_by, users_path
 from .pods import pod_record
-from .record import ASKED, ClaimRecord
+from .record import ASKED, GRANTED, ClaimRecord
 from .store import claim_path, read_claims
 
 GC = "run `fleet-cdi claim gc`"
@@ -30,6 +30,7 @@ RESTORE = "run `fleet-cdi claim restore`"
 GIVE_BACK = "give it back (fleet-cdi claim del ID)"
 BY_HAND = "restore the file, or move it away"
 POD_BY_HAND = "restore the file, or move it away and give back the claims of the pod (fleet-cdi claim del ID)"
+SEE = "see if the container runs (podman ps, docker ps); if it does not, remove the file"
 CLASH = "remove the file that is not the claim's"
 
 
@@ -73,10 +74,12 @@ def check_claims(places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRec
     shown = []
     for claim in stored.claims:
         try:
-            shown.append(shown_state(places.state_dir, claim))
+            users = read_users(places.state_dir, claim) if claim.state == GRANTED else ()
         except CdiError as error:
-            shown.append(claim)
+            users = ()
             faults.append(ClaimFault(claim.id, str(error), BY_HAND))
+        shown.append(state_by(users, claim))
+        faults += [ClaimFault(claim.id, user.fault, SEE) for user in users if user.fault]
     return CheckedClaims(tuple(shown), tuple(faults))
 
 

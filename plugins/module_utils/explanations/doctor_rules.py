@@ -370,6 +370,7 @@ EXPLANATIONS = (
             "claim-over",
             "claim-lost",
             "claim-outdated",
+            "claim-user-damaged",
         ),
     ),
     Explanation(

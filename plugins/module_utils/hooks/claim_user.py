@@ -49,10 +49,19 @@ def note_user(directory: str, state: str) -> None:
 
 
 def _write(at: int, name: str, text: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    handle = os.open(name, flags, 0o600, dir_fd=at)
+    """Write a file whole or not at all, also on a full disk and at a power cut."""
+    made = f".{name}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(made, flags, 0o600, dir_fd=at)
     try:
-        os.ftruncate(handle, 0)
-        os.write(handle, text.encode("ascii"))
-    finally:
-        os.close(handle)
+        try:
+            left = text.encode("ascii")
+            while left:
+                left = left[os.write(handle, left) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(made, name, src_dir_fd=at, dst_dir_fd=at)
+    except OSError:
+        os.unlink(made, dir_fd=at)
+        raise

@@ -9,12 +9,13 @@ cdi-hook imports this, so it imports next to nothing.
 from __future__ import annotations
 
 import os
+import zlib
 
 CLOSED = ".closed"  # file in a directory of marks: no mark may be added any more
 
 
 def process_mark(pid: int) -> str:
-    """Return the boot, number and start time (in ticks since the boot) of a process, and our pid namespace, as a line.
+    """Return the mark of a process that runs, as a process of our pid namespace sees it.
 
     Raises ProcessLookupError if it has ended, OSError if /proc can't be read.
     """
@@ -25,19 +26,34 @@ def process_mark(pid: int) -> str:
         fields = ["Z"]
     if not fields or fields[0] in ("Z", "X"):
         raise ProcessLookupError(3, "No such process", f"/proc/{pid}")
-    return f"{_boot()} {pid} {fields[19]} {os.readlink('/proc/self/ns/pid')}\n"
+    return mark(_boot(), pid, int(fields[19]), os.readlink("/proc/self/ns/pid"))
 
 
-def runs(mark: str) -> bool:
+def mark(boot_id: str, pid: int, start: int, namespace: str) -> str:
+    """Return a line with these words and their checksum. `start`: ticks since the boot. `namespace`: of the pid."""
+    words = f"{boot_id} {pid} {start} {namespace}"
+    return f"{words} {zlib.crc32(words.encode()):08x}\n"
+
+
+def is_mark(line: str) -> bool:
+    """Return True if `mark` has made the line, by its checksum."""
+    words = line.split(" ")
+    return len(words) == 5 and words[4] == f"{zlib.crc32(' '.join(words[:4]).encode()):08x}\n"
+
+
+def runs(line: str) -> bool:
     """Return True if the process with this mark has not ended.
 
-    Also if this can't be told: in another pid namespace, or if /proc hides processes (hidepid, ProtectProc).
+    Also if this can't be told: in another pid namespace, if /proc hides processes (hidepid, ProtectProc), or if the
+    line has no mark.
     """
-    words = mark.split()
-    if len(words) != 4 or not words[1].isdigit() or words[0] != _boot():
+    if not is_mark(line):
+        return True
+    boot_id, pid, _start, namespace, _checksum = line.split(" ")
+    if boot_id != _boot():
         return False
     try:
-        return words[3] != os.readlink("/proc/self/ns/pid") or process_mark(int(words[1])) == mark
+        return namespace != os.readlink("/proc/self/ns/pid") or process_mark(int(pid)) == line
     except ProcessLookupError:
         return not os.path.exists("/proc/1/stat")
     except (OSError, ValueError):

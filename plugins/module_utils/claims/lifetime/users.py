@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Optional
 
@@ -26,6 +26,7 @@ from ..store import DIRECTORY
 
 LARGEST = 4096  # bytes of a mark
 ENDING = ".users"
+NO_MARK = "{}: is not the mark of a process, by its checksum, so its container counts as running"
 
 
 class ClaimUser(NamedTuple):
@@ -33,6 +34,7 @@ class ClaimUser(NamedTuple):
 
     container: str  # id; of a command its scope
     runs: bool
+    fault: str = ""  # why its file has no mark; then it counts as running
 
 
 def users_path(state_dir: str, claim: ClaimRecord) -> str:
@@ -81,16 +83,9 @@ def has_users(state_dir: str, claim: ClaimRecord) -> bool:
 def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
     """Return the containers that were started with the claim, sorted. Raises CdiError."""
     path = users_path(state_dir, claim)
-    try:
-        names = sorted(os.listdir(path))
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise documents.failed("list", path, error) from None
-    names = [name for name in names if name != process_mark.CLOSED]
-    marks = ((name, documents.content(os.path.join(path, name), LARGEST) or b"") for name in names)
-    runs = {name: process_mark.runs(mark.decode("ascii", "replace")) for name, mark in marks}
-    ended = [name for name in names if not runs[name]]
+    found = [_read_user(path, name) for name in _names_in(path) if not name.startswith(".")]
+    users = [user for user in found if user is not None]
+    ended = [user.container for user in users if not user.runs]
     restored: Collection[str] = ()
     if ended:
         from ...system import control_group  # a new claim has no users
@@ -100,7 +95,30 @@ def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
             restored = control_group.running_containers(ended)
         except OSError as error:
             raise documents.failed("read", "/proc", error) from None
-    return tuple(ClaimUser(name, runs[name] or name in restored) for name in names)
+    return tuple(user._replace(runs=user.runs or user.container in restored) for user in users)
+
+
+def _names_in(path: str) -> list[str]:
+    """Return the names in a directory, sorted; [] if it is missing. Raises CdiError."""
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise documents.failed("list", path, error) from None
+
+
+def _read_user(directory: str, name: str) -> Optional[ClaimUser]:
+    """Return the container by its file; None if this is gone meanwhile, because the claim was given back."""
+    path = os.path.join(directory, name)
+    try:
+        live = files.read(path, LARGEST)
+    except CdiError as error:
+        return ClaimUser(name, True, str(error))
+    if live is None:
+        return None
+    line = live.content.decode("ascii", "replace")
+    return ClaimUser(name, process_mark.runs(line), "" if process_mark.is_mark(line) else NO_MARK.format(path))
 
 
 def scope_of(claim: ClaimRecord) -> str:
@@ -120,7 +138,11 @@ def note_command(state_dir: str, claim: ClaimRecord, pid: int) -> None:
 
 def shown_state(state_dir: str, claim: ClaimRecord) -> ClaimRecord:
     """Return the claim as `idle` if it was used and no container with it runs. Raises CdiError."""
-    users = read_users(state_dir, claim) if claim.state == GRANTED else ()
+    return state_by(read_users(state_dir, claim) if claim.state == GRANTED else (), claim)
+
+
+def state_by(users: Sequence[ClaimUser], claim: ClaimRecord) -> ClaimRecord:
+    """Return the claim as `idle` if it has users and none of them runs."""
     return claim._replace(state=IDLE) if users and not any(user.runs for user in users) else claim
 
 
@@ -138,7 +160,11 @@ def end_use(state_dir: str, claim: ClaimRecord, gone: Collection[str]) -> bool:
 
 def refuse_running(state_dir: str, claim: ClaimRecord) -> None:
     """Raise CdiError if a container or command runs that was started with the claim."""
-    running = [user.container for user in read_users(state_dir, claim) if user.runs]
+    running = [
+        f"{user.container} (its file is damaged, so it counts as running)" if user.fault else user.container
+        for user in read_users(state_dir, claim)
+        if user.runs
+    ]
     if running:
         raise CdiError(
             f"claim {claim.id}: containers or commands that use it still run: {', '.join(running)}. Stop them first "
@@ -180,7 +206,9 @@ def drop_users(state_dir: str, claim: ClaimRecord) -> None:
 
                 stop_scope(user.container)  # what the command left may have the devices open
             files.remove(os.path.join(path, user.container))
-        files.remove(_closed(state_dir, claim))
+        for name in _names_in(path):
+            if name.startswith("."):  # CLOSED, and what a killed process left half written
+                files.remove(os.path.join(path, name))
         files.remove_directory(path)
 
 

@@ -104,6 +104,10 @@ ADVICE = {
         "bring back what it lacks; or give it back (`fleet-cdi claim del {subject}`) and ask for it again",
     ),
     check_claims.RESTORE: ("claim-outdated", check_claims.RESTORE),
+    check_claims.SEE: (
+        "claim-user-damaged",
+        "see if the container runs (`podman ps`, `docker ps`); if it does not, remove the file",
+    ),
 }
 
 RULES = (

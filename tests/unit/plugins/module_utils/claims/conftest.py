@@ -24,12 +24,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims im
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
+from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import mark
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT as BOOT_FILE
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 BOOT = "boot-1"
+ENDED = mark("boot-0", 1, 1, "pid:[1]")  # of a container of an earlier boot
 FOREIGN = """#!/bin/sh
 # A 2017 executable that is not ours. It fails as its file says.
 read -r how < {state}

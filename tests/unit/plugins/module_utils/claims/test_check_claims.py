@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import spec_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import NO_MARK, users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -43,6 +44,21 @@ class TestCheck:
         claims.host.ask("DEL", config(), request_id="one")
         ((_id, fault, advice),) = claims.check()
         assert fault == "the ledger has no grant of gpu/drm for it any more" and "claim del" in advice
+
+    def test_the_damaged_mark_of_a_container(self, claims):
+        claim, _changed = claims.add("one", "gpu:1", release_on_stop=True)
+        claims.start_container(claim, "a")
+        path = Path(users_path(claims.places.state_dir, claim), "a")
+        content = path.read_text()
+        for damaged in ("", content[:-3], content.replace("-", "+", 1)):
+            path.write_text(damaged)
+            ((id_, fault, advice),) = claims.check()
+            assert (id_, fault) == ("one", NO_MARK.format(path)) and "remove the file" in advice
+            assert claims.collect().freed == ()
+            with pytest.raises(CdiError, match=r"a \(its file is damaged, so it counts as running\)"):
+                claims.delete("one")
+        path.unlink()
+        assert claims.check() == [] and claims.delete("one")
 
     def test_a_node_that_is_another_device_now(self, claims):
         claims.add("one", "gpu:1")

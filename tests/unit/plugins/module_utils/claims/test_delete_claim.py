@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users im
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED, GRANTED
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import ENDED
 
 
 class TestDelete:
@@ -74,14 +75,14 @@ class TestDelete:
         with pytest.raises(CdiError, match=r"still run: a, b\. Stop them first .*--force"):
             claims.delete("one")
         assert claims.stored("one") == claim and claims.spec("one") and not claims.free()
-        Path(users_path(claims.places.state_dir, claim), "b").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "b").write_text(ENDED)
         with pytest.raises(CdiError, match="still run: a"):
             claims.delete("one")
         assert claims.delete("one", force=True) and claims.free()
 
     def test_a_container_that_stopped_keeps_no_claim(self, claims):
         claim, _changed = claims.add("one", "gpu:2")
-        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         assert claims.delete("one") and claims.free()
 
     @pytest.mark.parametrize("killed_in", ["note_ended", "write_claim", "undo_claim", "remove_claim"])

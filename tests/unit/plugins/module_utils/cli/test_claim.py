@@ -21,7 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import device_scope
-from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
+from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import is_mark, process_mark
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
@@ -233,7 +233,7 @@ def test_exec_gives_the_claim_back_with_the_end_of_the_command(claim, scope, tmp
     )
     assert claim("exec", "job", "tty:2", "--near", "0", "--", "sh", "-c", look) == (3, "", "")
     first, mark = out.read_text().splitlines()
-    assert first == "fleet.cdi/claim=job /dev/tty13 /dev/tty14" and len(mark.split()) == 4
+    assert first == "fleet.cdi/claim=job /dev/tty13 /dev/tty14" and is_mark(f"{mark}\n")
     ((unit, allowed),) = scope
     assert unit.startswith("fleet-cdi-claim-") and allowed == [("/dev/tty13", "rwm"), ("/dev/tty14", "rwm")]
     assert claim("list")[1] == "No claims on this host.\n"

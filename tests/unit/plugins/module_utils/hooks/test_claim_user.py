@@ -147,9 +147,10 @@ def test_no_directory(hook, claim, tmp_path, instead):
     assert not (tmp_path / "elsewhere").exists() or os.listdir(tmp_path / "elsewhere") == []
 
 
-def test_a_link_in_the_directory_is_not_followed(hook, claim):
-    (claim / ID).symlink_to("../secret")
-    assert hook({"id": ID, "pid": os.getpid()})[0] == 1
+@pytest.mark.parametrize(("name", "status"), [(ID, 0), (f".{ID}.tmp", 1)])
+def test_a_link_in_the_directory_is_not_followed(hook, claim, name, status):
+    (claim / name).symlink_to("../secret")
+    assert hook({"id": ID, "pid": os.getpid()})[0] == status
     assert (claim.parent / "secret").read_text() == "of the host"
 
 

@@ -29,9 +29,18 @@ def ask(mark, *start):
 def test_our_own():
     mark = process_mark.process_mark(os.getpid())
     assert process_mark.runs(mark) and ask(mark)
-    boot, pid, start, space = mark.split()
-    for other in ((boot, pid, str(int(start) + 1), space), ("0" * 36, pid, start, space), (boot, "x", start, space)):
-        assert not process_mark.runs(" ".join(other) + "\n")
+    boot, pid, start, space, _checksum = mark.split()
+    assert mark == process_mark.mark(boot, int(pid), int(start), space)
+    assert not process_mark.runs(process_mark.mark(boot, int(pid), int(start) + 1, space))
+    assert not process_mark.runs(process_mark.mark("0" * 36, int(pid), int(start), space))
+
+
+def test_a_line_that_was_changed_anywhere_counts_as_running():
+    mark = process_mark.mark("0" * 36, 1, 1, "pid:[1]")
+    assert process_mark.is_mark(mark) and not process_mark.runs(mark)
+    changed = [f"{mark[:at]}{chr(ord(mark[at]) ^ 0x10)}{mark[at + 1 :]}" for at in range(len(mark))]
+    for line in ["", *(mark[:at] for at in range(len(mark))), *changed, f"{mark}\n", f" {mark}", "\ufffd" * 99]:
+        assert process_mark.runs(line) and not process_mark.is_mark(line), line
 
 
 def test_one_that_has_ended():

@@ -33,7 +33,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookE
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT, ENDED
 
 
 class TestCollect:
@@ -51,7 +51,7 @@ class TestCollect:
     def test_check_tells_the_same_and_changes_nothing(self, claims):
         for id_ in ("half", "run", "over", "young"):
             claim, _changed = claims.add(id_, "zero:1", release_on_stop=id_ == "over")
-            mark = process_mark(os.getpid()) if id_ == "run" else ""
+            mark = process_mark(os.getpid()) if id_ == "run" else ENDED
             Path(users_path(claims.places.state_dir, claim), "a").write_text(mark)
         for id_ in ("half", "run"):
             claims.change(id_, state=ASKED)
@@ -107,7 +107,7 @@ class TestCollect:
         claim, _changed = claims.add("one", "gpu:1", release_on_stop=release_on_stop)
         users = Path(users_path(claims.places.state_dir, claim))
         for container in containers.split():
-            (users / container).write_text(process_mark(os.getpid()) if container == "run" else "boot-0 1 1\n")
+            (users / container).write_text(process_mark(os.getpid()) if container == "run" else ENDED)
         state = shown_state(claims.places.state_dir, claim).state
         assert state == (IDLE if containers and "run" not in containers else GRANTED)
         assert claims.collect(*listed).freed == (("one",) if freed else ())
@@ -120,7 +120,7 @@ class TestCollect:
     def test_an_engine_that_does_not_answer_keeps_the_claims_that_wait_for_it(self, claims):
         for id_, release in (("kept", False), ("freed", True)):
             claim, _changed = claims.add(id_, "gpu:1", release_on_stop=release)
-            Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+            Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         done = claims.collect(trouble=("docker: does not run",))
         assert done.freed == ("freed",)
         assert done.failed == ("claim kept: is kept, because its container may still exist: docker: does not run",)
@@ -128,7 +128,7 @@ class TestCollect:
     def test_a_refresh_frees_nothing_and_asks_no_engine(self, claims, monkeypatch):
         monkeypatch.setattr(containers, "LISTS", None)
         claim, _changed = claims.add("stopped", "zero:1", release_on_stop=True)
-        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         claims.add("half", "zero:1")
         claims.change("half", state=ASKED)
         assert refresh(claims.places).failed == ()
@@ -137,11 +137,11 @@ class TestCollect:
     def test_idle_for_counts_from_the_first_look_and_again_from_each_container(self, claims):
         for id_, release in (("kept", False), ("stopped", True)):
             claim, _changed = claims.add(id_, "gpu:1", release_on_stop=release)
-            Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+            Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         users = users_path(claims.places.state_dir, claims.stored("kept"))
         assert claims.collect(idle_for=10, now=5).freed == ("stopped",)  # does not wait
         assert claims.collect(idle_for=10, now=14).freed == ()
-        Path(users, "b").write_text("")  # ran and was removed between two looks
+        Path(users, "b").write_text(ENDED)  # ran and was removed between two looks
         assert claims.collect(idle_for=10, now=15).freed == claims.collect(idle_for=10, now=24).freed == ()
         assert damage(claims.places.unused_claims) == ""
         Path(claims.places.unused_claims).write_text("x")  # begins again
@@ -163,7 +163,7 @@ class TestCollect:
 
     def test_idle_for_begins_again_with_each_boot(self, claims):
         claim, _changed = claims.add("kept", "gpu:1")
-        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         assert claims.collect(idle_for=10, now=5).freed == ()
         claims.reboot()
         claims.restore()
@@ -172,7 +172,7 @@ class TestCollect:
 
     def test_keep_is_given_back_by_del_alone(self, claims):
         claim, _changed = claims.add("job", "gpu:1", keep=True)
-        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         assert claims.collect().freed == ()
         with pytest.raises(CdiError, match="kept until it is given back; found a request for gpu:1"):
             claims.add("job", "gpu:1")
@@ -182,7 +182,7 @@ class TestCollect:
     def test_one_that_is_killed_on_the_way_is_collected_by_the_next(self, claims, monkeypatch, killed_in):
         claim, _changed = claims.add("one", "gpu:2")
         users = users_path(claims.places.state_dir, claim)
-        Path(users, "a").write_text("")
+        Path(users, "a").write_text(ENDED)
 
         def kill(*_arguments):
             raise KeyboardInterrupt
@@ -200,7 +200,7 @@ class TestCollect:
 
     def test_pods_count_their_users_themselves(self, claims):
         claim, _changed = claims.add("one", "gpu:1")
-        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         with alone_with_pods(claims.places.state_dir):
             write_pod(claims.places.state_dir, PodRecord("default/pod", {"c": ("one",)}))
         assert claims.collect().freed == ()
@@ -209,13 +209,13 @@ class TestCollect:
 
     def test_the_claim_of_a_pod_whose_record_is_lost_stays(self, claims):
         claim, _changed = claims.add("one", "gpu:1")
-        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         claims.change("one", of_pods=True)
         assert claims.collect().freed == ()
 
     def test_a_job_ends_its_claim_itself(self, claims):
         claim, _changed = claims.add("one", "gpu:1", job="Slurm job 1, restart 0")
-        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
         assert claims.collect().freed == ()
 
     def test_no_engine_is_asked_without_need(self, claims):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -25,7 +26,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import Cla
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group
+from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group, process_mark
 from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import device_scope
 
 CLAIM = ClaimRecord(WantedClaim("job/42", {"gpu": 1}), token="0011")
@@ -82,11 +83,49 @@ def test_one_that_has_ended_and_is_not_waited_for(state, start):
     assert read_users(state, CLAIM) == (ClaimUser("a", False),)
 
 
-@pytest.mark.parametrize("mark", ["", "x", "boot 1 1 pid:[1]\n", "a b c d", "ÿ\0", "9" * 5000])
-def test_a_damaged_file_is_one_that_does_not_run(state, mark):
-    with open(f"{users_path(state, CLAIM)}/a", "w", encoding="latin-1") as file:
-        file.write(mark[:4000])
+@pytest.mark.parametrize("mark", ["", "x", "boot 1 1 pid:[1]\n", "a b c d e\n", "ÿ\0", "9" * 5000])
+def test_one_with_a_damaged_file_counts_as_running_and_says_so(state, mark):
+    """Else one flipped bit gives a device in use to the next one."""
+    path = f"{users_path(state, CLAIM)}/a"
+    with open(path, "w", encoding="latin-1") as file:
+        file.write(mark)
+    (user,) = read_users(state, CLAIM)
+    assert (user.container, user.runs) == ("a", True) and user.fault.startswith(f"{path}: is ")
+    assert not end_use(state, CLAIM, {"a"})
+
+
+@pytest.mark.parametrize("put", [os.mkdir, os.mkfifo, lambda path: os.symlink("nowhere", path)])
+def test_one_whose_file_is_none_counts_as_running_and_says_so(state, put):
+    put(f"{users_path(state, CLAIM)}/a")
+    (user,) = read_users(state, CLAIM)
+    assert (user.container, user.runs) == ("a", True) and f"{users_path(state, CLAIM)}/a: is " in user.fault
+
+
+def test_a_start_that_was_killed_while_it_noted_the_container_is_no_start(state):
+    with open(f"{users_path(state, CLAIM)}/.a.tmp", "w", encoding="ascii") as file:
+        file.write("half")
+    assert read_users(state, CLAIM) == ()
+    drop_users(state, CLAIM)
+    assert not os.path.exists(users_path(state, CLAIM))
+
+
+def test_a_full_disk_leaves_the_mark_of_the_start_before(state, start, monkeypatch):
+    """A write that fails in the middle: the container does not start, and its file is as it was."""
+    stop(start("a"))
+    write = os.write
+
+    def full(handle, data):
+        if len(data) > 20:
+            return write(handle, data[:20])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        patch.setattr(claim_user, "process_mark", lambda _pid: "x" * 50)
+        with pytest.raises(OSError, match="No space left"):
+            start("a")
     assert read_users(state, CLAIM) == (ClaimUser("a", False),)
+    assert os.listdir(users_path(state, CLAIM)) == ["a"]
 
 
 RESTORED = "0123456789abcdef" * 4
@@ -142,9 +181,8 @@ def test_what_cannot_be_looked_at_is_no_container_that_has_ended(state, start, m
 
 
 def test_the_number_of_a_process_of_before_the_reboot(state):
-    mark = claim_user.process_mark(os.getpid())
     with open(f"{users_path(state, CLAIM)}/a", "w", encoding="ascii") as file:
-        file.write("0000" + mark[4:])
+        file.write(process_mark.mark("an-earlier-boot", os.getpid(), 1, os.readlink("/proc/self/ns/pid")))
     assert read_users(state, CLAIM) == (ClaimUser("a", False),)
 
 
@@ -185,7 +223,7 @@ def test_a_start_and_the_end_at_the_same_time(state, tmp_path):
         make_users(state, CLAIM)
         stale = users_path(state, CLAIM) + "/a"
         with open(stale, "w", encoding="ascii") as file:
-            file.write("of before\n")
+            file.write(process_mark.mark("an-earlier-boot", 1, 1, "pid:[1]"))
         barrier, ended = threading.Barrier(2), []
 
         def end(barrier, ended):

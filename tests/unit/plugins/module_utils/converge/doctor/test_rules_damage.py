@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims import add_claim,
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.ended import note_ended, this_boot
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.unused_since import unused_for
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_record
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     GRANTED,
@@ -53,6 +54,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, oci_runtimes
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runtime.docker_machine import Machine
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conftest import Host as Prefix
 
@@ -177,6 +179,7 @@ class Everything:
         with store.alone(self.state, claim.id, Caller()):
             add_claim.write_spec(places, claim, seen)
             store.write_claim(self.state, claim)
+            Path(users_path(self.state, claim), USER).write_text(process_mark(os.getpid()))
             with pod_record.alone_with_pods(self.state):
                 pod_record.write_pod(self.state, pod_record.PodRecord("default/a", {"c": (claim.id,)}))
 
@@ -241,7 +244,8 @@ def link(path):
     path.symlink_to("..elsewhere")
 
 
-ABSENT = "claims.unused"  # which is also absent where no claim waits, so that nothing shows its loss
+USER = "0123456789ab"  # id of the container that uses the claim
+ABSENT = ("claims.unused", USER)  # also absent where no claim waits, and no container uses it: nothing shows a loss
 DAMAGES = (delete, empty, truncate, corrupt, edit, link)
 
 
@@ -283,6 +287,7 @@ def test_the_host_has_every_sort_of_file(everything):
         "claims.ended",
         "claims.ended.sum",
         "claims.unused",
+        USER,
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())
 
@@ -291,7 +296,7 @@ def test_the_host_has_every_sort_of_file(everything):
 def test_the_doctor_names_every_file_that_is_damaged(everything, damage):
     missed, tried = [], 0
     for path in everything.files():
-        if path.name == ABSENT and damage is delete:
+        if path.name in ABSENT and damage is delete:
             continue
         kept = everything.root / "kept"
         shutil.copy2(path, kept)
