@@ -22,6 +22,10 @@ from ..last_refresh import forget_notes, inventories
 from .part import BY, HostProblem, HostRun, PartOutcome
 
 PAUSE = 2.0  # seconds between two looks for required devices
+NO_DEVICES = (
+    "cdi_host_devices: found no entry, so no device is offered there; expected entries by name, as in "
+    "{gpus: {profile: drm}}"
+)
 KIND, BROKEN = "kind-unchanged", "spec-broken"
 
 
@@ -44,6 +48,8 @@ def converge(run: HostRun) -> PartOutcome:
         problems += _broken(run, asked)
     devices = _by_health(device for kind in asked & done.kinds.keys() for device in done.kinds[kind].devices)
     warnings = [*spec.warnings_of_kinds(done), *(_unsearched(run) if asked else ()), *left]
+    if not asked and not settings["plugins"]:
+        warnings.append(NO_DEVICES)
     return PartOutcome(result["changed"], result["diff"], warnings, tuple(problems), {"devices": devices})
 
 

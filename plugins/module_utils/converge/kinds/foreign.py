@@ -29,7 +29,7 @@ USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
 
 # The tool of a spec that has our file name and our bytes, but no record in the manifest.
 OURSELVES = "fleet.cdi, by another manifest"
-UNDO_IT = "`make demo-undo` in the checkout whose `make demo` wrote it, or `fleet-cdi --state-dir <its own> undo`"
+UNDO_IT = "`make demo-undo` in the checkout whose `make demo` wrote it, or `fleet-cdi --state-dir DIRECTORY undo`"
 
 
 class Foreign(NamedTuple):

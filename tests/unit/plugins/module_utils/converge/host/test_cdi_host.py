@@ -54,6 +54,16 @@ def headers(result: dict[str, Any]) -> list[str]:
     return [Path(part["after_header"]).name for part in result["diff"]]
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_settings_that_offer_no_device_are_a_warning(answer: Answer, check: bool) -> None:
+    _done, warnings = answer(check=check)
+    assert len(warnings) == 1 and warnings[0].startswith("cdi_host_devices: found no entry, so no device is offered")
+    _done, warnings = answer(["runtimes"], check=check)  # the specs are not asked for
+    assert warnings == []
+    _done, warnings = answer(check=check, devices={"one": entry(1)})
+    assert not any("found no entry" in text for text in warnings)
+
+
 def test_check_mode_shows_what_a_run_does_and_a_second_run_does_nothing(answer: Answer, prefix: Path) -> None:
     previewed, _warnings = answer(check=True, devices=TWO)
     assert not list(prefix.parent.glob("cdi/*"))
