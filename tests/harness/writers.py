@@ -27,8 +27,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods, delete_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
@@ -56,9 +57,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import RunningContainers
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers, RunningContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
+from ansible_collections.fleet.cdi.plugins.module_utils.system import process_mark
 
 IMPORTED = (dispose,)  # before the fork: undo imports it when it runs
 
@@ -377,6 +379,23 @@ def collected_claims(at: Tree) -> None:
     _raise(collect_claims(_places(at), Caller(Sources.programs), "boot").failed)
 
 
+def used_claim(at: Tree) -> None:
+    """The claim with a container of an earlier boot, which no engine has any more."""
+    found = read_claim(str(at.state), "job")
+    assert found
+    Path(users_path(str(at.state), found), "a").write_text(process_mark.mark("earlier", 1, 1, "pid:[1]"))
+
+
+def waiting_claims(at: Tree) -> None:
+    """Since when it is gone, noted."""
+    _raise(collect_claims(_places(at), Caller(Sources.programs), "boot", 600, ListedContainers).failed)
+
+
+def no_pods(at: Tree) -> None:
+    """The claims of the pod given back."""
+    delete_pods(_places(at), Caller(Sources.programs), "boot", pod_manifest.read(POD, {}).pods)
+
+
 def lost_claim_spec(at: Tree) -> None:
     """The claim without its spec."""
     os.unlink(spec_path(_places(at), "job"))
@@ -492,6 +511,8 @@ BY_HAND: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "grants accept-loss": (accepted_loss, (grant, lost_grants)),
     "grants give": (given, (grant,)),
     "claim gc": (collected_claims, (executable_of_others, claim, asked_claim)),
+    "claims of pods go": (no_pods, (executable_of_others, pods)),
+    "claim gc by the timer": (waiting_claims, (executable_of_others, claim, used_claim)),
     "claim restore": (restored_claims, (executable_of_others, claim, lost_claim_spec)),
 }
 ALL = {**WRITERS, **IN_PLACE}

@@ -111,13 +111,12 @@ CONTROLS = {
         "part 9: the clock goes back, and GC frees grants that are younger than the list",
         ((grants, "stamp", _wall.stamp), (collect, "_invalid", _wall.invalid)),
         ("gc freed a live grant", "gc: kept", "granted twice", "grant lost"),
-        8,
+        7,
     ),
     "a stamp in milliseconds": Control(
         "part 9: a grant made in the same millisecond as the list counted as younger than it",
         ((grants, "stamp", _milliseconds),),
         ("gc: kept",),
-        19,
     ),
     "one token for all holds of a unit": Control(
         "the late release of a pod's hold frees that of the next pod",
@@ -135,7 +134,7 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
-        2,
+        3,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
@@ -158,13 +157,13 @@ CONTROLS = {
             (collect_claims, "write_claim", lambda *_all: None),
         ),
         ("claim lost", "claim gc", "not restored", "claim without a spec"),
-        14,
+        21,
     ),
     "an ADD that sees no claim of DRA": Control(
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",
         ((add, "_may_be_claims", lambda _directories: False),),
         ("granted twice",),
-        4,
+        6,
     ),
     "one path for each device": Control(
         "part 9: a device that a DRA driver's spec names by another path goes out twice",
@@ -182,18 +181,19 @@ CONTROLS = {
         "found by the world: after a reboot the kept entry of a missing device gives another one",
         ((plan_kind, "find_replaced", lambda kept, *_others: kept),),
         ("spec untrue", "swapped"),
+        2,
     ),
     "the name of the card before": Control(
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
-        3,
+        4,
     ),
     "no refresh in this boot": Control(
         "found by the world: pods get what was granted before the boot, and a refresh makes a second unit of it",
         ((observer, "offer", _offer), (observer, "_unrefreshed", lambda *_all: {})),
         ("granted twice", "grant lost", "offered", "device lost"),
-        5,
+        17,
     ),
 }
 

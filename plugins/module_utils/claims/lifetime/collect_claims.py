@@ -59,12 +59,13 @@ def collect_claims(
     """
     stored = read_claims(places.state_dir)
     gone, kept = _gone(places, boot_id, stored.claims, listed)
+    unnoted = ""
     if idle_for > 0:
-        gone = _long_gone(places, boot_id, stored.claims, gone, idle_for, now(), check)
+        gone, unnoted = _long_gone(places, boot_id, stored.claims, gone, idle_for, now(), check)
     over = [claim for claim in stored.claims if claim.state == ASKED or claim.id in gone]
     freed, failed = _unused(places, over) if check else _free(places, caller, boot_id, over, gone)
     removed, left = (list(orphans(places)), {}) if check else remove_orphans(places, caller)
-    failed = [*stored.errors.values(), *kept, *failed, *left.values()]
+    failed = [*stored.errors.values(), *kept, *([unnoted] if unnoted else []), *failed, *left.values()]
     return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
 
 
@@ -160,10 +161,13 @@ def _long_gone(
     idle_for: float,
     now: float,
     check: bool,
-) -> dict[str, set[str]]:
-    """Return those of the claims `gone` that are over at once, or whose containers are gone for `idle_for` seconds."""
+) -> tuple[dict[str, set[str]], str]:
+    """Return those of the claims `gone` that are over at once, or whose containers are gone for `idle_for` seconds.
+
+    And why this look could not be noted; "" if it was.
+    """
     waiting = {claim.token: claim.id for claim in claims if claim.id in gone and not _at_once(places, claim)}
     unused = {token: gone[id_] for token, id_ in waiting.items()}
-    since = unused_for(places.unused_claims, boot_id, unused, now, note=not check)
+    since, unnoted = unused_for(places.unused_claims, boot_id, unused, now, note=not check)
     young = {id_ for token, id_ in waiting.items() if since[token] < idle_for}
-    return {id_: containers for id_, containers in gone.items() if id_ not in young}
+    return {id_: containers for id_, containers in gone.items() if id_ not in young}, unnoted

@@ -25,12 +25,12 @@ LENGTH = 9  # bytes of the checksum, with a space behind it
 
 def unused_for(
     path: str, boot_id: str, unused: Mapping[str, Collection[str]], now: float, note: bool = True
-) -> dict[str, float]:
+) -> tuple[dict[str, float], str]:
     """Return for each unused claim (token -> its containers) the seconds since the first look that found it so.
 
-    A claim that had another container meanwhile begins again, and each claim in another boot. The file `path` has
-    the last look; a damaged file counts as none. This look is noted there if `note` is set. `now`: seconds since the
-    boot. Raises CdiError if the file can't be written.
+    And why this look could not be noted; "" if it was. A claim that had another container meanwhile begins again, and
+    each claim in another boot. The file `path` has the last look; a damaged file counts as none. This look is noted
+    there if `note` is set. `now`: seconds since the boot.
     """
     try:
         before = _read(path)
@@ -40,10 +40,14 @@ def unused_for(
         token: _noted((before or {}).get(token), [boot_id, *sorted(containers)], now)
         for token, containers in unused.items()
     }
+    failed = ""
     if note and noted != before:
         text = json.dumps(noted, sort_keys=True).encode("ascii") + b"\n"
-        files.replace(path, _checksum(text) + text, 0o600)
-    return {token: now - since for token, (since, _containers) in noted.items()}
+        try:
+            files.replace(path, _checksum(text) + text, 0o600)
+        except CdiError as error:
+            failed = str(error)
+    return {token: now - since for token, (since, _containers) in noted.items()}, failed
 
 
 def damage(path: str) -> str:

@@ -154,6 +154,19 @@ class TestCollect:
         assert json.loads(Path(claims.places.unused_claims).read_text().partition(" ")[2]) == {}
         assert damage(claims.places.unused_claims) == ""
 
+    def test_where_the_note_can_not_be_written_the_others_are_freed_nevertheless(self, claims):
+        """On a full disk, say: what is freed makes room."""
+        for id_, release in (("kept", False), ("stopped", True)):
+            claim, _changed = claims.add(id_, "gpu:1", release_on_stop=release)
+            Path(users_path(claims.places.state_dir, claim), "a").write_text(ENDED)
+        Path(claims.places.unused_claims).mkdir()
+        done = claims.collect(idle_for=10, now=5)
+        assert done.freed == ("stopped",) and len(done.failed) == 1 and claims.places.unused_claims in done.failed[0]
+        assert claims.collect(idle_for=10, now=50).freed == ()  # nothing tells since when
+        Path(claims.places.unused_claims).rmdir()
+        assert claims.collect(idle_for=10, now=51).freed == claims.collect(idle_for=10, now=60).freed == ()
+        assert claims.collect(idle_for=10, now=61).freed == ("kept",)
+
     def test_a_damaged_note_is_replaced_by_the_next_look_also_if_no_claim_waits(self, claims):
         claims.add("one", "gpu:1")
         Path(claims.places.unused_claims).write_text("{}")
