@@ -35,6 +35,7 @@ DOCKER = "/var/run/docker.sock"
 DOCKER_ROOTS = ("/var/lib/docker", "/var/snap/docker/common/var-lib-docker")  # where it keeps containers by default
 DOCKER_CONFIG = "/etc/docker/daemon.json"
 DOCKER_NAMESPACE = "moby"  # of containerd, in the arguments of its containers' shims
+SHIM, CONMON = "containerd-shim", "conmon"  # the processes that containers of docker and of podman have beside them
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")  # the kinds of which podman takes `--gpus`
 PODMAN = ("/usr/bin/podman", "/usr/local/bin/podman")
 UNTOLD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # by a wrong answer
@@ -298,8 +299,13 @@ def _docker_records() -> list[dict[str, Any]]:
 
 def _docker_shims() -> list[tuple[str, ...]]:
     """The arguments of the process that each running container of docker has, which has the container's id in them."""
-    every = (proc.arguments(pid) for pid in proc.named("containerd-shim"))
+    every = (proc.arguments(pid) for pid in _monitors(SHIM))
     return [words for words in every if DOCKER_NAMESPACE in words]
+
+
+def _monitors(name: str) -> list[int]:
+    """The processes of this name that an engine of this host may have. One in a container has a PID namespace."""
+    return [pid for pid in proc.named(name) if proc.may_share_pids(pid)]
 
 
 def _docker_record(path: str, running: Collection[str]) -> Optional[dict[str, Any]]:
@@ -331,7 +337,7 @@ def _docker_kept() -> Iterator[str]:
 ENGINES: dict[str, Inspect] = {"podman": _podman, "docker": _docker}
 # Whether a container of the engine may have processes: each has a process of these beside it.
 MONITORED: dict[str, Callable[[], bool]] = {
-    "podman": lambda: bool(proc.named("conmon")),
+    "podman": lambda: bool(_monitors(CONMON)),
     "docker": lambda: bool(_docker_shims()),
 }
 LISTS: dict[str, Callable[[], list[str]]] = {"podman": _podman_ids, "docker": _docker_ids}

@@ -107,6 +107,13 @@ def named(prefix: str) -> list[int]:
     return found
 
 
+def may_share_pids(pid: int) -> bool:
+    """Return False if the process is in another PID namespace than this one, and True if that can't be told."""
+    with suppress(OSError):
+        return os.path.samestat(os.stat(f"/proc/{pid}/ns/pid"), os.stat("/proc/self/ns/pid"))
+    return True
+
+
 def arguments(pid: int, program: str = "") -> tuple[str, ...]:
     """Return the arguments of a root process, without the program's name.
 

@@ -17,6 +17,7 @@ import time
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+from ansible_collections.fleet.cdi.plugins.module_utils.system import proc
 from ansible_collections.fleet.cdi.tests.unit import builders
 
 GPU = ["/dev/nvidia0", "/dev/nvidiactl"]
@@ -263,3 +264,31 @@ def test_containers_that_run_without_docker_are_seen_wherever_it_kept_them(stopp
         assert str(found) == "container name-0123 (docker, running)" and found.runs
         process.stdin.close()
     assert [one.runs for one in containers.find_containers(NAMES).containers] == [False]
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "words"),
+    [
+        ("docker", "containerd-shim-runc-v2", ["-namespace", f"test-{os.getpid()}", "-id", "0123"]),
+        ("podman", "conmon-of-test", []),
+    ],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's processes count: needs root")
+def test_containers_of_an_engine_in_a_container_are_not_of_this_hosts_engine(stopped, monkeypatch, engine, name, words):
+    """docker:dind, and podman in a container: their monitors are in another PID namespace."""
+    monkeypatch.setattr(containers, "CONMON", name)
+    (monitor,) = builders.program(stopped, name, "echo here; read line")
+    inner = ["unshare", "--pid", "--fork", "--kill-child", monitor, *words]
+    if subprocess.run([*inner[:4], "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespaces here")
+    for command, is_ours in (([monitor, *words], True), (inner, False)):
+        with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+            assert process.stdout.readline() == "here\n"
+            assert containers.MONITORED[engine]() == is_ours
+            process.stdin.close()
+
+
+def test_a_monitor_that_cannot_be_looked_at_counts_as_of_this_host(monkeypatch):
+    monkeypatch.setattr(containers, "CONMON", "conmon-of-test")
+    monkeypatch.setattr(proc, "named", lambda _prefix: [1 << 30])
+    assert containers.MONITORED["podman"]()
