@@ -64,7 +64,7 @@ KIND = _mapping(
             leaving=_each(_list(NAME)),
             used_names=NAMES,
         ),
-        "directory": schema.ABSOLUTE,
+        "directory": schema.ANY_PATH,
         "inventory": NAME,
         "offered": NAMES,
         "gone": _each(_mapping({"since": NAME, "boot_id": NAME, "seconds": {"type": "number"}})),
@@ -85,7 +85,7 @@ SCHEMA: dict[str, Any] = _mapping(
             )
         )
     },
-    directories=_list(schema.ABSOLUTE),
+    directories=_list(schema.ANY_PATH),
     kinds=_each(KIND),
     edits=_each(
         _mapping(

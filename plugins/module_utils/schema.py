@@ -22,6 +22,7 @@ END = r"$(?!\n)"  # "$" alone accepts a final line break in Python, and JSON Sch
 
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"^[^\0]*" + END}  # add a description
 ABSOLUTE: dict[str, Any] = {"type": "string", "pattern": rf"^/[^\n\0]*{END}", "description": "an absolute path"}
+ANY_PATH: dict[str, Any] = {**ABSOLUTE, "pattern": r"^/[^\0]*" + END}  # in a record of ours: a writer took it
 PATH: dict[str, Any] = {
     "type": "string",
     "pattern": rf"^(/|(/(?!\.{{1,2}}(/|{END}))[^/\n\0]+)+){END}",

@@ -47,14 +47,14 @@ RECORDED: dict[str, Any] = {  # the form of the record; `read_record` says what 
     "type": "object",
     "required": ["directories", "rolled_back"],
     "properties": {
-        "directories": {"type": "array", "items": schema.ABSOLUTE},
+        "directories": {"type": "array", "items": schema.ANY_PATH},
         "rolled_back": {
             "type": ["string", "null"],
             "pattern": f"^(?:{RELEASE.pattern}){schema.END}",
             "description": "a release, or null",
         },
         "on_path": {"type": ["boolean", "null"]},
-        "shared": {"type": "array", "items": schema.ABSOLUTE},
+        "shared": {"type": "array", "items": schema.ANY_PATH},
     },
 }
 LOCK = ".fleet-cdi.lock"

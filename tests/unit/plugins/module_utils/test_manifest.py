@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import directories, files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory, memory_of
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import (
     FileWrite,
     digest,
@@ -432,6 +433,21 @@ def test_what_would_make_the_manifest_unreadable_is_refused(tmp_path):
     ):
         manifest.write(str(path), b"ours")
     assert path.stat().st_size == 13 << 20 and read_manifest(state).files == {}
+
+
+@pytest.mark.parametrize("name", ["c\ndi", "cdi\n", "c\rdi", "c\u2028di", "c\udcffdi", 'c"di\\'])
+def test_whatever_name_a_directory_has_the_manifest_can_be_read_again(tmp_path, name):
+    """After module spec wrote to a directory "c\\ndi", the manifest counted as damaged: undo took back nothing."""
+    state, spec_dir = str(tmp_path / name / "state"), str(tmp_path / name / "etc")
+    with locked_manifest(state) as manifest:
+        manifest.remember({"a.com/gpu": Memory({"entries": None}, spec_dir, "").document()})
+        manifest.write(f"{spec_dir}/a.json", b"ours", "a.com/gpu")
+    with locked_manifest(state) as manifest:
+        assert memory_of(manifest.kinds["a.com/gpu"]).directory == spec_dir
+        assert manifest.directories == [str(tmp_path / name), state, spec_dir]
+        manifest.remember({"a.com/gpu": None})
+        assert manifest.take_back(f"{spec_dir}/a.json") == "removed"
+    assert not any(tmp_path.iterdir())
 
 
 def test_two_files_in_one_new_directory(tmp_path):

@@ -274,6 +274,13 @@ def test_removal_leaves_nothing(target):
     assert not target.remove().changed
 
 
+def test_a_prefix_may_have_any_character_in_its_name(target):
+    """The record of the directories counted as damaged, so a removal left them."""
+    target.prefix = f"{target.directory}/o\npt"
+    target.install(target.release())
+    assert target.remove().changed and not os.path.lexists(target.prefix)
+
+
 def test_removal_keeps_what_is_not_ours(target):
     (target.directory / "opt/cdi").mkdir(parents=True)
     target.install(target.release())
