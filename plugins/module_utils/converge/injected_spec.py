@@ -33,7 +33,7 @@ def inject_devices(document: Any, named: Sequence[str], spec_dirs: Sequence[str]
     """
     linked = libraries.of_host(path)
     there = registry.on_host(registry.load(spec_dirs), lambda: linked)
-    names = [name_lookup.qualified(name, there) for name in named]
+    names = name_lookup.qualified(named, there)
     injected = inject(document, names, there)
     return InjectedSpec(injected, tuple(_warnings(names, there, linked)))
 
@@ -53,10 +53,12 @@ def _warnings(names: Sequence[str], there: registry.Registry, linked: Sequence[L
     for one in linked:
         readers.setdefault(one.runtime, []).append(one)
     views = {runtime: registry.seen_with(there, own) for runtime, own in readers.items()}
+    without = {name: [runtime for runtime, view in views.items() if name not in view.devices] for name in names}
+    resolving = registry.resolving(there, [name for name, lacking in without.items() if lacking])
     for name in names:
-        lacking = [runtime for runtime, view in views.items() if name not in view.devices]
+        lacking = without[name]
         if lacking:
-            known = ", ".join(registry.resolving(there, name))
+            known = ", ".join(resolving[name])
             does = f"CDI library {known}" if known else "a newer CDI library than those that are known here"
             who = named_libraries((one for one in linked if one.runtime in lacking), releases.BY_NAME)
             yield f"{name}: {who} does not resolve it, only {does}. {ADVICE}"

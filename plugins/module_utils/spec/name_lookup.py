@@ -5,41 +5,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from ..directories import real_path
 from ..records import CdiError
 from ..schema import did_you_mean
 from .registry import Registry
 
 
-def qualified(name: str, registry: Registry) -> str:
-    """The qualified name that `name` means; a qualified name means itself, defined or not.
+def qualified(names: Sequence[str], registry: Registry) -> list[str]:
+    """The qualified name that each of `names` means; a qualified name means itself, defined or not.
 
     A link to a device node (/dev/disk/by-id/...) means the node, here and in specs.
 
     Raises CdiError, with the nearest name as suggestion, where nothing is called so, and with all candidates where
     several devices are.
     """
-    if "=" in name:
-        return name
-    if name.startswith("/"):
-        nodes = {one: _nodes(edits) for one, edits in registry.edits.items()}
-        node = real_path(name)
-        found = [one for one, paths in nodes.items() if node in paths]
-        alone = [one for one in found if len(nodes[one]) == 1]
-        found = alone or found  # rather the device than one that is all of them together
-    else:
-        found = [one for one in registry.devices if one.partition("=")[2] == name]
+    alone: dict[str, list[str]] = {}
+    for one in registry.devices:
+        alone.setdefault(one.partition("=")[2], []).append(one)
+    by_node = _by_node(registry) if any(map(_is_path, names)) else {}
+    found = []
+    for name in names:
+        candidates = by_node.get(real_path(name)) if _is_path(name) else alone.get(name)
+        found.append(name if "=" in name else _only(name, candidates or [], alone))
+    return found
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith("/") and "=" not in name
+
+
+def _only(name: str, found: Sequence[str], known: Iterable[str]) -> str:
+    """The only device of those that `name` means. Raises CdiError; `known`: the names alone of all devices."""
     if len(found) == 1:
         return found[0]
     if found:
         raise CdiError(f"{name}: is one of {', '.join(sorted(found))}; expected a name of one device. Name one.")
-    names = sorted({one.partition("=")[2] for one in registry.devices})
     raise CdiError(
         f"{name}: no spec defines a device of that name; expected vendor/class=name, a name alone, or the path of a "
-        f"device node or of a link to it. `fleet-cdi specs` shows them{did_you_mean(name, names)}"
+        f"device node or of a link to it. `fleet-cdi specs` shows them{did_you_mean(name, sorted(known))}"
     )
 
 
-def _nodes(edits: dict[str, list[dict[str, str]]]) -> set[str]:
-    """The paths of the device nodes on the host, without links."""
-    return {real_path(node.get("hostPath") or node["path"]) for node in edits.get("deviceNodes", ())}
+def _by_node(registry: Registry) -> dict[str, list[str]]:
+    """The devices that each device node of the host means: rather one than one that is several of them together."""
+    real: dict[str, str] = {}
+    devices: dict[str, dict[str, int]] = {}  # node -> device -> how many nodes that has
+    for one, edits in registry.edits.items():
+        paths = {node.get("hostPath") or node["path"] for node in edits.get("deviceNodes", ())}
+        real.update((path, real_path(path)) for path in paths if path not in real)
+        nodes = {real[path] for path in paths}
+        for node in nodes:
+            devices.setdefault(node, {})[one] = len(nodes)
+    return {node: [one for one in found if found[one] == 1] or list(found) for node, found in devices.items()}

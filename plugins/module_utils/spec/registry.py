@@ -298,9 +298,10 @@ def on_host(registry: Registry, linked: Callable[[], Collection[Linked]]) -> Reg
     return here._replace(**merged)
 
 
-def resolving(registry: Registry, name: str) -> list[str]:
-    """The releases of the library that resolve `name`, oldest first."""
-    return [one.release for one in KNOWN if name in seen_with(registry, [one]).devices]
+def resolving(registry: Registry, names: Collection[str]) -> dict[str, list[str]]:
+    """The releases of the library that resolve each of `names`, oldest first."""
+    views = {one.release: seen_with(registry, [one]).devices for one in KNOWN} if names else {}
+    return {name: [release for release, devices in views.items() if name in devices] for name in names}
 
 
 def _taken_by(file: SpecFile, linked: Collection[Linked]) -> SpecFile:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import name_lookup, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.name_lookup import qualified
 from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
@@ -43,15 +45,15 @@ REGISTRY = registry.resolve(["/"], FILES, {})
     }.items(),
 )
 def test_a_name_means_one_device(name, means):
-    assert qualified(name, REGISTRY) == means
+    assert qualified([name], REGISTRY) == [means]
 
 
 @pytest.mark.parametrize("path", ["/dev/\0", "/dev/\ud800"])
 def test_a_path_that_is_none_hides_no_other(path):
     """As a spec of another tool may have it."""
     file = registry.SpecFile("/odd.json", 0, spec({"odd": nodes(path)}, "odd.com/odd", "1.1.0"))
-    assert qualified("/dev/gpu0", registry.resolve(["/"], [*FILES, file], {})) == "vendor.com/gpu=0"
-    assert qualified(path, registry.resolve(["/"], [*FILES, file], {})) == "odd.com/odd=odd"
+    found = qualified(["/dev/gpu0", path], registry.resolve(["/"], [*FILES, file], {}))
+    assert found == ["vendor.com/gpu=0", "odd.com/odd=odd"]
 
 
 def test_a_chain_of_links_that_the_kernel_does_not_follow_hides_no_other(tmp_path):
@@ -59,7 +61,7 @@ def test_a_chain_of_links_that_the_kernel_does_not_follow_hides_no_other(tmp_pat
     for number in range(1500):
         (tmp_path / f"l{number}").symlink_to(f"l{number + 1}")
     file = registry.SpecFile("/odd.json", 0, spec({"odd": nodes(f"{tmp_path}/l0")}, "odd.com/odd", "1.1.0"))
-    assert qualified("/dev/gpu0", registry.resolve(["/"], [*FILES, file], {})) == "vendor.com/gpu=0"
+    assert qualified(["/dev/gpu0"], registry.resolve(["/"], [*FILES, file], {})) == ["vendor.com/gpu=0"]
 
 
 @pytest.mark.parametrize(("in_spec", "asked"), [("node", "link"), ("link", "node"), ("link", "other-link")])
@@ -69,7 +71,7 @@ def test_a_link_means_the_node_that_it_leads_to(tmp_path, in_spec, asked):
         (tmp_path / name).symlink_to("node")
     devices = {"0": nodes(str(tmp_path / in_spec)), "all": nodes(str(tmp_path / in_spec), "/dev/gpu1")}
     file = registry.SpecFile("/a.json", 0, spec(devices, "vendor.com/gpu", "1.1.0"))
-    assert qualified(str(tmp_path / asked), registry.resolve(["/"], [file], {})) == "vendor.com/gpu=0"
+    assert qualified([str(tmp_path / asked)], registry.resolve(["/"], [file], {})) == ["vendor.com/gpu=0"]
 
 
 @pytest.mark.parametrize(
@@ -83,4 +85,21 @@ def test_a_link_means_the_node_that_it_leads_to(tmp_path, in_spec, asked):
 )
 def test_other_names_are_refused(name, says):
     with pytest.raises(CdiError, match=f"^{says}"):
-        qualified(name, REGISTRY)
+        qualified(["0", name, "gpu-of-none"], REGISTRY)
+
+
+def test_the_nodes_of_the_specs_are_resolved_once_for_all_names(monkeypatch):
+    """500 paths against a spec of 500 nodes took 6 s."""
+    resolved = Counter()
+    monkeypatch.setattr(name_lookup, "real_path", lambda path: resolved.update([path]) or path)
+    assert qualified(["/dev/gpu0", "0", "/dev/gpu1", "/dev/p1", "/dev/p2", "a.com/b=c"], REGISTRY) == [
+        "vendor.com/gpu=0",
+        "vendor.com/gpu=0",
+        "vendor.com/gpu=1",
+        "vendor.com/gpu=pair",
+        "vendor.com/gpu=pair",
+        "a.com/b=c",
+    ]
+    assert max(resolved.values()) <= 2  # of a spec, and asked for
+    resolved.clear()
+    assert qualified(["0", "a.com/b=c"], REGISTRY) and not resolved
