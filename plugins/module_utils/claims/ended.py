@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, Optional
 
 from .. import directories, documents, files
@@ -23,6 +25,7 @@ from ..records import CdiError
 from .device_name import device_name
 
 LARGEST = 256 << 20  # bytes: some million names
+LONGEST = 1000  # bytes that are read of a checksum, which has fewer
 
 
 def this_boot(places: Layout) -> str:
@@ -31,34 +34,57 @@ def this_boot(places: Layout) -> str:
 
 
 def note_ended(path: str, boot_id: str, id_: str, containers: Collection[str] = ()) -> None:
-    """Note in the file `path` that the claim ended, and the ids of its containers. Raises CdiError."""
-    folder, name = os.path.split(path)
+    """Note in the file `path` that the claim ended, and the ids of its containers. Raises CdiError.
+
+    The file of the checksum is opened first: a claim whose end can't be summed up has not ended.
+    """
+    folder, checksum = os.path.dirname(path), checksum_path(path)
     files.make_directory(folder)
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with ExitStack() as stack:
+        with _naming(path):
+            at = directories.opened(folder)
+            stack.callback(os.close, at)
+            handle = _opened(path, at, os.O_APPEND)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)  # else a second one could empty what the first has noted
+        with _naming(checksum):
+            summed = _opened(checksum, at)
+            stack.callback(os.close, summed)
+            _begin_checksum(summed, boot_id)
+        with _naming(path):
+            _append(handle, boot_id, [_line(boot_id, id_), *(_line(boot_id, id_, one) for one in containers)])
+        with _naming(checksum):
+            _note_checksum(summed, handle, boot_id)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Turn an OSError into the CdiError that names `path`."""
     try:
-        at = directories.opened(folder)
-        try:
-            handle = os.open(name, flags | os.O_APPEND, 0o600, dir_fd=at)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)  # else a second one could empty what the first has noted
-                start = f"\n{boot_id} ".encode("ascii")
-                if os.pread(handle, len(start), 0) != start:
-                    os.ftruncate(handle, 0)
-                lines = [_line(boot_id, id_), *(_line(boot_id, id_, one) for one in containers)]
-                left = b"\n" + b"".join(lines)  # the line before may be one that was written in part
-                while left:
-                    left = left[os.write(handle, left) :]
-                summed = os.open(os.path.basename(checksum_path(path)), flags, 0o600, dir_fd=at)
-                try:
-                    _note_checksum(summed, handle, boot_id)
-                finally:
-                    os.close(summed)
-            finally:
-                os.close(handle)
-        finally:
-            os.close(at)
+        yield
     except OSError as error:
         raise documents.failed("write", path, error) from None
+
+
+def _opened(path: str, at: int, flags: int = 0) -> int:
+    """Open the file at `path`, in the open directory `at`; make it if it is missing. Raises CdiError and OSError."""
+    name = os.path.basename(path)
+    with suppress(FileNotFoundError):
+        mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):  # no link is followed
+            raise documents.irregular(path, mode)
+    flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(name, flags, 0o600, dir_fd=at)
+
+
+def _append(handle: int, boot_id: str, lines: Collection[bytes]) -> None:
+    """Write lines at the end of the open file, without those of another boot. Raises OSError."""
+    start = f"\n{boot_id} ".encode("ascii")
+    if os.pread(handle, len(start), 0) != start:
+        os.ftruncate(handle, 0)
+    left = b"\n" + b"".join(lines)  # the line before may be one that was written in part
+    while left:
+        left = left[os.write(handle, left) :]
 
 
 def has_ended(path: str, boot_id: str, id_: str) -> bool:
@@ -120,14 +146,24 @@ def _names_lost(path: str, boot_id: str) -> str:
 
 def _note_checksum(summed: int, handle: int, boot_id: str) -> None:
     """Write the checksum of the open file `handle` to `summed`; leave one that shows a loss. Raises OSError."""
-    before = _read_checksum(os.pread(summed, 1000, 0)) or _Checksum("", 0, 0)
+    before = _read_checksum(os.pread(summed, LONGEST, 0)) or _Checksum("", 0, 0)
     if before.boot_id != boot_id:
         before = _Checksum(boot_id, 0, 0)
     size = os.fstat(handle).st_size
     if before.size > size:
         return
     added = os.pread(handle, size - before.size, before.size)
-    line = _Checksum(boot_id, before.size + len(added), zlib.crc32(added, before.crc)).line()
+    _write_checksum(summed, _Checksum(boot_id, before.size + len(added), zlib.crc32(added, before.crc)))
+
+
+def _begin_checksum(summed: int, boot_id: str) -> None:
+    """Write the checksum of no names if it is missing: then a kill after the first one loses none. Raises OSError."""
+    if _read_checksum(os.pread(summed, LONGEST, 0)) is None:
+        _write_checksum(summed, _Checksum(boot_id, 0, 0))
+
+
+def _write_checksum(summed: int, checksum: _Checksum) -> None:
+    line = checksum.line()
     os.pwrite(summed, line, 0)
     os.ftruncate(summed, len(line))
 

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import ended
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.ended import (
     checksum_path,
     ended_containers,
@@ -14,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.ended import (
     names_lost,
     note_ended,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 BOOT = "01234567-89ab-cdef-0123-456789abcdef"
 
@@ -96,3 +100,45 @@ def test_a_directory_that_can_not_be_trusted_has_a_finding_of_its_own(noted, tmp
         (tmp_path / "claims.ended.sum").unlink()
     tmp_path.chmod(0o777)
     assert names_lost(str(noted), BOOT) == ""
+
+
+OBSTACLES = {
+    "is not a regular file (d": os.mkdir,
+    "is not a regular file (p": os.mkfifo,
+    "can't write it": lambda path: os.symlink("elsewhere", path),
+}
+
+
+@pytest.mark.parametrize("says", OBSTACLES)
+@pytest.mark.parametrize("name", ["claims.ended", "claims.ended.sum"])
+def test_a_claim_did_not_end_where_something_else_is_in_the_place_of_a_file(tmp_path, name, says):
+    """Each call added the name, and blamed the list of names for what was in the place of its checksum."""
+    path = str(tmp_path / "claims.ended")
+    OBSTACLES[says](tmp_path / name)
+    for _try in range(3):
+        with pytest.raises(CdiError) as refused:
+            note_ended(path, BOOT, "job-1", ["a"])
+        assert f"{tmp_path / name}: {says}" in str(refused.value)
+    (tmp_path / name).rmdir() if (tmp_path / name).is_dir() else (tmp_path / name).unlink()
+    assert not has_ended(path, BOOT, "job-1") and names_lost(path, BOOT) == ""
+    note_ended(path, BOOT, "job-1", ["a"])
+    assert has_ended(path, BOOT, "job-1") and names_lost(path, BOOT) == ""
+
+
+@pytest.mark.parametrize("left", [None, b"", b"damaged"])
+def test_a_first_call_that_was_killed_before_the_checksum_lost_nothing(tmp_path, monkeypatch, left):
+    path = tmp_path / "claims.ended"
+    if left is not None:
+        (tmp_path / "claims.ended.sum").write_bytes(left)
+
+    def kill(*_about):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ended, "_note_checksum", kill)
+        with pytest.raises(KeyboardInterrupt):
+            note_ended(str(path), BOOT, "job-1")
+    assert has_ended(str(path), BOOT, "job-1") and names_lost(str(path), BOOT) == ""
+    note_ended(str(path), BOOT, "job-2")
+    flip(path)
+    assert "was changed" in names_lost(str(path), BOOT)
