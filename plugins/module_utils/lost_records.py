@@ -16,7 +16,7 @@ from contextlib import suppress
 from . import documents
 from .discovery import inventory
 from .layout import UNIT_DIR, USUAL, Layout, device_state_path
-from .manifest import Manifest, lock_of_lost_manifest
+from .manifest import Manifest, lock_of_lost_manifest, read_manifest
 from .records import CdiError
 
 OURS = b"# Written by fleet.cdi."  # begins each unit of ours
@@ -29,6 +29,27 @@ LARGEST_INVENTORY = 256 << 20
 def lost_records(places: Layout, manifest: Manifest) -> str:
     """Return what shows that the manifest, or a part of its records, is lost; "" if nothing does.
 
+    `manifest` was read without its lock. A run that holds this records a file before it writes the file: so only what
+    has no record either once the file was seen is lost. Of a manifest that can't be read, its other readers tell.
+    """
+    found = _without_record(places, manifest)
+    if not found:
+        return ""
+    try:
+        now = read_manifest(manifest.state_dir)
+    except CdiError:
+        return ""
+    again = _without_record(places, now)
+    left = [path for path in found if path in again]
+    if not left:
+        return ""
+    is_gone = not os.path.lexists(now.path)
+    return f"{'is gone, but fleet.cdi wrote' if is_gone else 'has no record of'} {', '.join(left)}"
+
+
+def _without_record(places: Layout, manifest: Manifest) -> list[str]:
+    """Return the files that fleet.cdi wrote and that `manifest` does not list.
+
     Units, and the inventory at its usual path, belong to the usual state directory.
     """
     usual = manifest.state_dir == USUAL.state_dir
@@ -40,10 +61,7 @@ def lost_records(places: Layout, manifest: Manifest) -> str:
     if is_gone:
         found += [lock_of_lost_manifest(manifest.state_dir), device_state_path(manifest.state_dir)]
         found += [] if usual_inventory else [places.inventory]
-    left = [path for path in found if path and os.path.lexists(path) and not manifest.record(path)]
-    if not left:
-        return ""
-    return f"{'is gone, but fleet.cdi wrote' if is_gone else 'has no record of'} {', '.join(left)}"
+    return [path for path in found if path and os.path.lexists(path) and not manifest.record(path)]
 
 
 def _units() -> list[str]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import lost_records
@@ -12,7 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
@@ -81,3 +83,46 @@ def test_a_file_of_others_in_the_place_of_the_inventory_does_not(places, tmp_pat
     (tmp_path / "units/fleet-cdi-refresh.service").unlink()
     (tmp_path / "inventory.json").write_text("{}")
     assert undo(places).removed == (str(tmp_path / "a.json"),)
+
+
+def test_a_run_that_writes_while_another_looks_loses_no_record(places, tmp_path):
+    """Doctor and undo read the manifest without its lock. Then another run records a unit, and writes it."""
+    unit = tmp_path / "units/fleet-cdi-refresh.service"
+    text = unit.read_bytes()
+    unit.unlink()
+    before = read_manifest(places.state_dir)
+    with locked_manifest(places.state_dir) as manifest:
+        manifest.write(str(unit), text)
+    assert lost_records.lost_records(places, before) == ""
+    (tmp_path / "units/fleet-cdi-refresh.timer").write_bytes(text)
+    told = lost_records.lost_records(places, before)
+    assert told == f"has no record of {tmp_path}/units/fleet-cdi-refresh.timer"
+
+
+@pytest.mark.parametrize("look", [1, 2])
+def test_nor_does_the_first_run_of_a_host(places, tmp_path, monkeypatch, look):
+    """It makes the manifest, and notes so in the lock, after the other has seen that the manifest is missing."""
+    state, unit = tmp_path / "new", tmp_path / "units/fleet-cdi-refresh.service"
+    places = places._replace(state_dir=str(state))
+    monkeypatch.setattr(lost_records, "USUAL", places)
+    lexists, looks, text = os.path.lexists, [], unit.read_bytes()
+    unit.unlink()
+
+    def meanwhile(path):
+        found = lexists(path)
+        looks.extend([path] if path == str(state / "manifest.json") else [])
+        if len(looks) == look and not found:
+            with locked_manifest(str(state)) as manifest:
+                manifest.write(str(unit), text)
+        return found
+
+    before = read_manifest(str(state))
+    monkeypatch.setattr(os.path, "lexists", meanwhile)
+    assert lost_records.lost_records(places, before) == ""
+    assert unit.exists()
+
+
+def test_a_manifest_that_another_makes_unreadable_meanwhile_is_not_lost(places, tmp_path):
+    before = read_manifest(places.state_dir)
+    (tmp_path / "state/manifest.json").write_text("{")
+    assert lost_records.lost_records(places, before) == ""
