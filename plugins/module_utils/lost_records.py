@@ -10,7 +10,6 @@ the whole state directory is lost, the files that fleet.cdi writes only with a r
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 
 from . import documents
@@ -20,8 +19,25 @@ from .manifest import Manifest, lock_of_lost_manifest, read_manifest
 from .records import CdiError
 
 OURS = b"# Written by fleet.cdi."  # begins each unit of ours
-# Its name. Other files are copies that an administrator made; so is an instance of a template (`systemctl edit`).
-UNIT = re.compile(r"fleet-cdi-[a-z-]+@?\.(path|service|socket|timer)\Z")
+# Their names, as converge/services has them; a test compares. Others are copies that an administrator made, as
+# fleet-cdi-refresh-gpu.service; so is an instance of a template (`systemctl edit`).
+UNITS = frozenset(
+    f"fleet-cdi-{name}"
+    for name in (
+        "claims.service",
+        "claims.timer",
+        "converge.service",
+        "converge.timer",
+        "device-plugin@.service",
+        "libraries.path",
+        "libraries.service",
+        "openers.socket",
+        "openers@.service",
+        "refresh.path",
+        "refresh.service",
+        "refresh.timer",
+    )
+)
 LARGEST = 1 << 20  # bytes of a unit
 LARGEST_INVENTORY = 256 << 20
 
@@ -67,7 +83,7 @@ def _without_record(places: Layout, manifest: Manifest) -> list[str]:
 def _units() -> list[str]:
     """Return the paths of our units. One that does not tell who wrote it may be the administrator's."""
     try:
-        names = sorted(filter(UNIT.match, os.listdir(UNIT_DIR)))
+        names = sorted(UNITS.intersection(os.listdir(UNIT_DIR)))
     except OSError:
         return []
     return [path for path in (os.path.join(UNIT_DIR, name) for name in names) if _begins_as_ours(path)]

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
+from pkgutil import iter_modules
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import lost_records
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import services
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_unit
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -54,12 +58,20 @@ def test_a_unit_of_the_administrator_does_not(places, tmp_path):
     assert undo(places).removed == (str(tmp_path / "a.json"),) and unit.exists()
 
 
-@pytest.mark.parametrize("name", ["refresh.service.bak", "refresh.service~", "refresh.timer.old", "openers@a.service"])
+@pytest.mark.parametrize(
+    "name", ["refresh.service.bak", "refresh.service~", "refresh.timer.old", "openers@a.service", "refresh-gpu.service"]
+)
 def test_a_copy_of_a_unit_does_not(places, tmp_path, name):
     """Of an editor, an administrator, or `systemctl edit --full` for one instance of a template."""
     unit = tmp_path / "units/fleet-cdi-refresh.service"
     unit.rename(unit.with_name(f"fleet-cdi-{name}"))
     assert undo(places).removed == (str(tmp_path / "a.json"),)
+
+
+def test_each_unit_that_the_services_name_is_known():
+    files = (importlib.import_module(f"{services.__name__}.{one.name}") for one in iter_modules(services.__path__))
+    words = {word for file in files for word in vars(file).values() if isinstance(word, str)}
+    assert {word for word in words if re.fullmatch(r"fleet-cdi-[^\s/*]+\.[a-z]+", word)} == lost_records.UNITS
 
 
 def test_a_call_that_saves_nothing_leaves_the_trace_of_a_lost_manifest(places, tmp_path):
