@@ -356,6 +356,12 @@ def _locked(handle: int, limit: float) -> bool:
             time.sleep(PAUSE)
 
 
+def temporary_path(path: str) -> str:
+    """Return the path of the file before it takes the name of a file that is not a drop-in."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, _temporary(name))
+
+
 def _opened(directory: str, what: str, trusted: bool = True) -> int:
     """Open a directory that nobody else can change. Raises CdiError; `what` names the action that failed."""
     try:

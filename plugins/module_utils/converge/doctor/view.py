@@ -201,6 +201,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         except CdiError as error:
             key_errors[path] = str(error)
     plugins, errors = _configurations(places, manifest)
+    claims = claim_specs(places)
     plugin_config = next((path for path, one in manifest.files.items() if one["by"] == device_plugin_config.BY), "")
     return Written(
         load(places.spec_dirs),
@@ -215,9 +216,9 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         integrity.faults(places.prefix),
         integrity.of_links(places.prefix),
         look_at_places(_directories(places, wanted)),
-        claim_specs=claim_specs(places),
+        claim_specs=claims,
         programs=_programs(places, plugins),
-        irregular=_irregular(places),
+        irregular=_irregular(places, (*(path for path, one in manifest.files.items() if one["kind"]), *claims)),
         ended_lost=ended.names_lost(places.ended_claims, ended.this_boot(places)),
         unused_damaged=unused_since.damage(places.unused_claims),
         untrusted=_untrusted((*_directories(places, wanted), *_inner_directories(places))),
@@ -236,15 +237,14 @@ def _unrunnable(path: str) -> str:
     return _or(lambda: programs.check(path), None)[1].rstrip(".")
 
 
-def _irregular(places: Layout) -> dict[str, str]:
-    """Return path -> why, for locks, notes and temporary files in whose place something else is."""
+def _irregular(places: Layout, specs: Iterable[str]) -> dict[str, str]:
+    """Return path -> why, for locks, notes and temporary files, those of `specs`, in whose place something else is."""
     notes = [places.ended_claims, ended.checksum_path(places.ended_claims), places.unused_claims]
     notes += [tree.at(places.prefix, tree.LOCK)]
     notes += [note_path(places.inventory)] if places.inventory else []
     ours = (places.state_dir, *(os.path.join(places.state_dir, name) for name in (CLAIMS, pod_record.DIRECTORY)))
-    beside = [path for folder in ours for path in _paths_in(folder, "", (".lock", ".tmp", "-journal"))]
-    # Other tools have files of their own beside our specs.
-    beside += [path for folder in places.spec_dirs for path in _paths_in(folder, ".", (".tmp",))]
+    beside = [path for folder in ours for path in _paths_in(folder, (".lock", ".tmp", "-journal"))]
+    beside += map(files.temporary_path, specs)  # no others there: other tools have files beside our specs
     found = {}
     for path in (*notes, *beside):
         with suppress(OSError):
@@ -254,13 +254,13 @@ def _irregular(places: Layout) -> dict[str, str]:
     return found
 
 
-def _paths_in(folder: str, start: str, ends: tuple[str, ...]) -> list[str]:
-    """Return the paths in a directory whose names begin and end so; [] if it can't be listed."""
+def _paths_in(folder: str, ends: tuple[str, ...]) -> list[str]:
+    """Return the paths in a directory whose names end so; [] if it can't be listed."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return []
-    return [os.path.join(folder, name) for name in names if name.startswith(start) and name.endswith(ends)]
+    return [os.path.join(folder, name) for name in names if name.endswith(ends)]
 
 
 def _inner_directories(places: Layout) -> tuple[str, ...]:

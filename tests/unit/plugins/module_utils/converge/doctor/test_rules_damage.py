@@ -359,7 +359,7 @@ def test_a_value_of_another_type_is_a_finding_wherever_it_is(everything):
 
 NOTES = (  # not there before they are needed
     *("run/cdi-refresh.last", "state/.manifest.json.tmp"),
-    *("state/claims/.job-1.json.tmp", "etc/cdi/.fleet.cdi-zero.json.tmp"),
+    *("state/claims/.job-1.json.tmp", "etc/cdi/.fleet.cdi-zero.json.tmp", "run/cdi/.fleet.cdi-claim_job-1.json.tmp"),
 )
 LOCKS = (
     *("state/claims.ended", "state/claims.ended.sum", "state/claims.unused"),
@@ -391,9 +391,18 @@ def test_what_is_in_the_place_of_a_lock_or_a_note_is_named(everything, name, put
             (everything.root / "kept").rename(path)
 
 
-@pytest.mark.parametrize("name", ["backup.tmp", "vendor.lock", "old-journal"])
+THEIRS = (
+    "etc/cdi/backup.tmp",
+    "etc/cdi/vendor.lock",
+    "etc/cdi/old-journal",
+    "etc/cdi/.x.json.tmp",
+    "run/cdi/.cache.tmp",
+)
+
+
+@pytest.mark.parametrize("name", THEIRS)
 def test_a_directory_of_others_beside_our_specs_is_theirs(everything, name):
-    path = everything.root / "etc/cdi" / name
+    path = everything.root / name
     path.mkdir()
     try:
         assert [one.rule for one in everything.findings()] == ["disabled"]  # which is part of the host
