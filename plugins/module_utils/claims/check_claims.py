@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from .. import files
@@ -18,12 +18,12 @@ from ..system import device_nodes
 from .add_claim import spec_content, with_present_names
 from .delete_claim import spec_path
 from .device_name import KIND, LONGEST, claim_id
-from .ledger_grants import LedgerGrants
+from .ledger_grants import Lack, LedgerGrants
 from .lifetime.user_access import access_faults, has_spec_access
 from .lifetime.users import has_users, read_users, state_by, users_path
 from .pods import pod_record
 from .record import ASKED, GRANTED, ClaimRecord
-from .store import claim_path, read_claims
+from .store import DIRECTORY, StoredClaims, claim_path, read_claims
 
 GC = "run `fleet-cdi claim gc`"
 RESTORE = "run `fleet-cdi claim restore`"
@@ -40,6 +40,13 @@ class ClaimFault(NamedTuple):
     id: str  # of the claim, or the path of a file without one
     fault: str
     advice: str
+    causes: tuple[str, ...] = ()  # paths, kinds or qualified names that it comes from, if that is not the claim itself
+    shared: str = ""  # the same fault, said of each cause for all claims that have it; "" if it is told of the claim
+
+    @property
+    def document(self) -> dict[str, str]:
+        """Return what users get of it."""
+        return {"id": self.id, "fault": self.fault, "advice": self.advice}
 
 
 class CheckedClaims(NamedTuple):
@@ -49,7 +56,9 @@ class CheckedClaims(NamedTuple):
     faults: tuple[ClaimFault, ...]
 
 
-def check_claims(places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRecord], str]] = None) -> CheckedClaims:
+def check_claims(
+    places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRecord], Optional[Lack]]] = None
+) -> CheckedClaims:
     """Compare all claims with the host. Changes nothing. Raises CdiError if the claims can't be listed.
 
     `lost` tells why the plugins do not hold what a claim has; without it the ledger is asked, which repairs itself.
@@ -58,11 +67,7 @@ def check_claims(places: Layout, boot_id: str, lost: Optional[Callable[[ClaimRec
     pods = pod_record.read_stored_pods(places.state_dir)
     faults = [ClaimFault(path, error, BY_HAND) for path, error in stored.errors.items()]
     faults += [ClaimFault(path, error, POD_BY_HAND) for path, error in pods.errors.items()]
-    if not pods.errors:
-        directory = os.path.join(places.state_dir, pod_record.DIRECTORY)
-        granted = [claim for claim in stored.claims if claim.state != ASKED]
-        left = [claim.id for claim in granted if claim.of_pods and claim.id not in pods.claims]
-        faults += [ClaimFault(id_, f"is a claim of pods, and no pod in {directory} has it", GIVE_BACK) for id_ in left]
+    faults += [] if pods.errors else _without_pod(places, stored, pods)
     seen = registry.load(places.spec_dirs)
     lost = lost or LedgerGrants(places, boot_id).lost
     for claim in stored.claims:
@@ -99,12 +104,23 @@ def claim_specs(places: Layout) -> Mapping[str, str]:
     return found
 
 
+def _without_pod(places: Layout, stored: StoredClaims, pods: pod_record.StoredPods) -> list[ClaimFault]:
+    """Return the faults of claims that no pod has, though pods asked for them."""
+    directory = os.path.join(places.state_dir, pod_record.DIRECTORY)
+    shared = "no pod in it has these claims of pods"
+    return [
+        ClaimFault(claim.id, f"is a claim of pods, and no pod in {directory} has it", GIVE_BACK, (directory,), shared)
+        for claim in stored.claims
+        if claim.of_pods and claim.state != ASKED and claim.id not in pods.claims
+    ]
+
+
 def _faults(
     claim: ClaimRecord,
     places: Layout,
     boot_id: str,
     seen: registry.Registry,
-    lost: Callable[[ClaimRecord], str],
+    lost: Callable[[ClaimRecord], Optional[Lack]],
 ) -> list[ClaimFault]:
     """Return the faults of one claim."""
     if claim.state == ASKED:
@@ -113,47 +129,89 @@ def _faults(
     if claim.ended_by_reboot(boot_id):
         return [ClaimFault(claim.id, "ended with the last reboot (release_on_stop)", GC)]
     if claim.boot_id != boot_id:
-        why = claim.reason or "it has not been restored"
-        return [ClaimFault(claim.id, f"was granted before the last reboot: {why}", RESTORE)]
-    lstat = device_nodes.below(places.root)
-    gone = [lost(claim), *(device_nodes.fault(node, lstat)[1] for node in claim.nodes)]
-    wanted, renamed = None, ""
-    try:
-        present = with_present_names(places, claim, seen)
-        wanted = spec_content(places, present, seen)
-        if present.names != claim.names:
-            renamed = f"its devices are {', '.join(present.names)} now, and were {', '.join(claim.names)}"
-    except CdiError as error:  # a device of the claim has no spec any more, and nothing here can make it
-        gone.append(str(error))
+        why = f"was granted before the last reboot: {claim.reason or 'it has not been restored'}"
+        shared = f"claims were granted before the last reboot: {claim.reason or 'they have not been restored'}"
+        return [ClaimFault(claim.id, why, RESTORE, (os.path.join(places.state_dir, DIRECTORY),), shared)]
     own = spec_path(places, claim.id)
     clashing = [path for path in seen.conflicts.get(claim.device, ()) if files.canonical(path) != own]
-    shut = (
-        ""
-        if has_users(places.state_dir, claim)
-        else f"{users_path(places.state_dir, claim)} is not there, or no directory"
-    )
-    wrong = [*access_faults(places, claim), renamed, shut, _spec_fault(claim, places, seen, wanted)]
+    users = users_path(places.state_dir, claim)
+    shut = "" if has_users(places.state_dir, claim) else f"{users} is not there, or no directory"
+    lacking, renamed, wanted = _devices(claim, places, seen)
     return [
-        *(ClaimFault(claim.id, why, GIVE_BACK) for why in gone if why),
+        *_ungranted(claim, places, lost),
+        *lacking,
         *(ClaimFault(claim.id, f"{path} defines {claim.device}, too", CLASH) for path in clashing),
-        *(ClaimFault(claim.id, why, RESTORE) for why in wrong if why),
+        *(ClaimFault(claim.id, why, RESTORE) for why in access_faults(places, claim)),
+        *renamed,
+        *([ClaimFault(claim.id, shut, RESTORE)] if shut else []),
+        *_spec_faults(claim, places, seen, wanted),
     ]
 
 
-def _spec_fault(claim: ClaimRecord, places: Layout, seen: registry.Registry, wanted: Optional[bytes]) -> Optional[str]:
-    """Return why a container does not get the claim by its spec. `wanted`: what the spec should be, if it is known."""
+def _ungranted(
+    claim: ClaimRecord, places: Layout, lost: Callable[[ClaimRecord], Optional[Lack]]
+) -> Iterator[ClaimFault]:
+    """Find what the plugins do not hold for the claim any more, and device nodes that are gone."""
+    lack = lost(claim)
+    if lack:
+        yield ClaimFault(claim.id, lack.why, GIVE_BACK, (lack.cause,), lack.shared)
+    lstat = device_nodes.below(places.root)
+    for node in claim.nodes:
+        why = device_nodes.fault(node, lstat)[1]
+        if why:
+            yield ClaimFault(claim.id, why, GIVE_BACK)
+
+
+def _devices(
+    claim: ClaimRecord, places: Layout, seen: registry.Registry
+) -> tuple[list[ClaimFault], list[ClaimFault], Optional[bytes]]:
+    """Compare the claim with the specs of its devices.
+
+    Return (the faults of a claim whose spec can't be made, those of one whose devices have other names, its spec).
+    """
+    try:
+        present = with_present_names(places, claim, seen)
+        wanted = spec_content(places, present, seen)
+    except CdiError as error:  # a device of the claim has no spec any more, and nothing here can make it
+        causes = _undefined(claim, seen)
+        shared = "no spec defines it any more, and it is a device of claims" if causes else ""
+        return [ClaimFault(claim.id, str(error), GIVE_BACK, causes, shared)], [], None
+    if present.names == claim.names:
+        return [], [], wanted
+    why = f"its devices are {', '.join(present.names)} now, and were {', '.join(claim.names)}"
+    return [], [ClaimFault(claim.id, why, RESTORE, _kinds(claim))], wanted
+
+
+def _kinds(claim: ClaimRecord) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.partition("=")[0] for name in claim.names))
+
+
+def _undefined(claim: ClaimRecord, seen: registry.Registry) -> tuple[str, ...]:
+    """Return the devices of a claim that no spec defines; of a kind without any device, the kind."""
+    known = {name.partition("=")[0] for name in seen.devices}
+    names = [name for name in claim.names if name not in seen.devices]
+    return tuple(dict.fromkeys(name if (kind := name.partition("=")[0]) in known else kind for name in names))
+
+
+def _spec_faults(
+    claim: ClaimRecord, places: Layout, seen: registry.Registry, wanted: Optional[bytes]
+) -> Iterator[ClaimFault]:
+    """Find why a container does not get the claim by its spec. `wanted`: what the spec should be, if it is known."""
     path = spec_path(places, claim.id)
+    why = ""
+    causes: tuple[str, ...] = ()
     try:
         live = files.read(path)
-        if live is None:
-            return f"{path} is missing"
-        if wanted is not None and live.content != wanted:
-            return f"{path} is not what the claim and the specs of its devices say"
-        if claim.uid and not has_spec_access(claim, path):
-            return f"{path}: its access list is not the claim's, which lets user {claim.wanted.for_user} alone read it"
         winner = seen.devices.get(claim.device)
+        if live is None:
+            why = f"{path} is missing"
+        elif wanted is not None and live.content != wanted:
+            why, causes = f"{path} is not what the claim and the specs of its devices say", _kinds(claim)
+        elif claim.uid and not has_spec_access(claim, path):
+            why = f"{path}: its access list is not the claim's, which lets user {claim.wanted.for_user} alone read it"
+        elif claim.device not in seen.conflicts and (winner is None or files.canonical(winner) != path):
+            why = f"{winner or 'no file'} defines {claim.device}; expected {path}"
     except CdiError as error:
-        return str(error)
-    if claim.device not in seen.conflicts and (winner is None or files.canonical(winner) != path):
-        return f"{winner or 'no file'} defines {claim.device}; expected {path}"
-    return None
+        why = str(error)
+    if why:
+        yield ClaimFault(claim.id, why, RESTORE, causes)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..records import as_document
 from .check_claims import check_claims
 from .claim import places_of
 from .ended import this_boot
@@ -20,4 +19,4 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     wanted = options["id"]
     claims = [claim.document for claim in found.claims if wanted in (None, claim.id)]
     faults = [fault for fault in found.faults if wanted in (None, fault.id)]
-    return {"claims": claims, "faults": as_document(faults)}, []
+    return {"claims": claims, "faults": [fault.document for fault in faults]}, []

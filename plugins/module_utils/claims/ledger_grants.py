@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from ..layout import Layout
+from ..layout import Layout, ledger_path
 from ..protocol.configurations import read
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import Config
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 Held = dict[tuple[str, str, str], frozenset[str]]  # request -> ids of devices
 
 
+class Lack(NamedTuple):
+    """Why a claim lacks what it was granted."""
+
+    why: str
+    cause: str  # path of the file that lacks it
+    shared: str  # the same, said of this file for all claims that have this fault
+
+
 class LedgerGrants:
     """The requests in the ledger. It is read at the first question, unless the caller has read the `grants`.
 
@@ -40,16 +48,20 @@ class LedgerGrants:
         self._held: Optional[Held] = None if grants is None else _held(grants)
         self.trouble = ""
 
-    def lost(self, claim: ClaimRecord) -> str:
-        """Return why a plugin of ours does not hold what it granted to the claim; "" if all do, or it is not known."""
+    def lost(self, claim: ClaimRecord) -> Optional[Lack]:
+        """Return why a plugin of ours does not hold what it granted to the claim; None if it does, or nobody knows."""
+        ledger = ledger_path(os.path.abspath(self._state_dir))
         for path in claim.configurations:
             try:
                 config = read(path).config
             except ProtocolError as error:
-                return f"{path} granted it, and can't be used: {error}"
+                why = f"{path} granted it, and can't be used: {error}"
+                return Lack(why, path, f"can't be used, and granted claims ({error})")
             if config.plugin in PROFILES and not self._holds((config.type, config.plugin, request_id(claim.id))):
-                return self.trouble or f"the ledger has no grant of {config.type}/{config.plugin} for it any more"
-        return ""
+                none = f"has no grant of {config.type}/{config.plugin} for"
+                why, shared = f"the ledger {none} it any more", f"{none} these claims any more"
+                return Lack(self.trouble or why, ledger, self.trouble or shared)
+        return None
 
     def devices(self, claim: ClaimRecord) -> list[tuple[Config, frozenset[str]]]:
         """Return, for each usable configuration of ours that granted, it and the ids of the devices it holds."""

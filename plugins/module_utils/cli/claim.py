@@ -130,7 +130,8 @@ def _check(asked: _Asked) -> int:
 
     found = check_claims(asked.paths, asked.boot_id)
     if asked.arguments.json:
-        say_document({"claims": [claim.document for claim in found.claims], "faults": as_document(found.faults)})
+        faults = [fault.document for fault in found.faults]
+        say_document({"claims": [claim.document for claim in found.claims], "faults": faults})
     else:
         for fault in found.faults:
             say(with_id(f"{fault.id}: {fault.fault}; {fault.advice}"))

@@ -22,6 +22,7 @@ from ...records import MOUNT, NET, NODE
 from ...spec.items import items_of
 from ...spec.registry import all_edits
 from .rule import DoctorRule, Symptom
+from .specs import told_kinds, unresolved
 from .view import HostView
 
 
@@ -29,6 +30,14 @@ def _is(state: str, view: HostView) -> Iterator[Symptom]:
     found = view.running.ledger
     if found.state == state:
         yield Symptom(found.path, found.problem)
+
+
+def _gone(view: HostView) -> Iterator[Symptom]:
+    """Find a store that is gone, with the claims that show it if nothing else does."""
+    found = view.running.ledger
+    for symptom in _is(examine.GONE, view):
+        claims = [fault.id for fault in view.running.claims if found.path in fault.causes]
+        yield from (symptom._replace(name=id_) for id_ in claims or ("",))
 
 
 def _incomplete(view: HostView) -> Iterator[Symptom]:
@@ -76,11 +85,27 @@ def _unread_claims(view: HostView) -> Iterator[Symptom]:
 
 
 def _advised(advice: str, view: HostView) -> Iterator[Symptom]:
-    """Find the faults of claims with this advice; the spec of such a claim needs no finding of its own."""
+    """Find the faults of claims with this advice; the spec of such a claim needs no finding of its own.
+
+    What several claims have for one cause is one finding, and none if another rule tells of the cause.
+    """
+    told = _told(view)
     for fault in view.running.claims:
-        specs = (path for path, id_ in view.written.claim_specs.items() if fault.id in (path, id_))
-        if fault.advice == advice:
-            yield Symptom(fault.id, fault.fault, explains=tuple(specs))
+        untold = [one for one in fault.causes if told.isdisjoint((one, one.partition("=")[0]))]
+        specs = tuple(path for path, id_ in view.written.claim_specs.items() if fault.id in (path, id_))
+        if fault.advice == advice and fault.shared:
+            yield from (Symptom(cause, fault.shared, fault.id, specs) for cause in untold)
+        elif fault.advice == advice and len(untold) == len(fault.causes):
+            yield Symptom(fault.id, fault.fault, explains=specs)
+
+
+def _told(view: HostView) -> set[str]:
+    """Return the paths and the kinds of which other rules tell a fault."""
+    ledger = view.running.ledger
+    changed = (path for path, state in view.written.files.items() if state)
+    kinds = (*told_kinds(view), *(one.subject for one in unresolved(view)))
+    gone = (ledger.path,) if ledger.state == examine.GONE else ()
+    return {*changed, *view.written.configuration_errors, *kinds, *gone}
 
 
 ACCOUNT = (
@@ -101,7 +126,7 @@ ADVICE = {
     check_claims.GC: ("claim-over", check_claims.GC),
     check_claims.GIVE_BACK: (
         "claim-lost",
-        "bring back what it lacks; or give it back (`fleet-cdi claim del {subject}`) and ask for it again",
+        "bring back what they lack; or give back each claim named (`fleet-cdi claim del ID`) and ask for it again",
     ),
     check_claims.RESTORE: ("claim-outdated", check_claims.RESTORE),
     check_claims.SEE: (
@@ -111,7 +136,7 @@ ADVICE = {
 }
 
 RULES = (
-    DoctorRule("ledger-gone", partial(_is, examine.GONE), f"restore it from a backup; or {ACCOUNT}"),
+    DoctorRule("ledger-gone", _gone, f"restore it from a backup; or {ACCOUNT}"),
     DoctorRule("ledger-damaged", partial(_is, examine.DAMAGED), f"`fleet-cdi grants list` rebuilds it; then {ACCOUNT}"),
     DoctorRule("ledger-unusable", partial(_is, examine.UNUSABLE), "do what it says; then `fleet-cdi grants list`"),
     DoctorRule("ledger-incomplete", _incomplete, ACCOUNT),

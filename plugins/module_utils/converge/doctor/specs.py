@@ -53,9 +53,9 @@ def _shadowed(view: HostView) -> Iterator[Symptom]:
         yield Symptom(registry.devices[name], f"overrules {' and '.join(paths)}", name)
 
 
-def _unresolved(view: HostView) -> Iterator[Symptom]:
+def unresolved(view: HostView) -> Iterator[Symptom]:
     """Find the kinds of the settings that no spec offers, unless a finding about a file or a directory tells why."""
-    told = _told(view)
+    told = told_kinds(view)
     closed = {one.path for one in view.written.places if one.full or one.read_only}
     unread = {directories.resolved(at) for one, _who, lost in unread_directories(view) for at in (one.path, *lost)}
     there = {name.partition("=")[0] for name in view.written.registry.devices}
@@ -74,7 +74,7 @@ def _out_of_service(kind: str, view: HostView) -> bool:
     return bool(devices) and all(health_of(one, view.wanted.disabled) for one in devices)
 
 
-def _told(view: HostView) -> set[str]:
+def told_kinds(view: HostView) -> set[str]:
     """Return the kinds whose names conflict, or of which we wrote a spec that is gone, changed or invalid."""
     paths = (*(path for path, state in view.written.files.items() if state), *view.written.registry.errors)
     ours = {kind for path in paths if (kind := view.wanted.manifest.kind_of(path))}
@@ -139,5 +139,5 @@ RULES = (
         advice.PROVISION + ", which writes env for hooks of ours; or upgrade runc to 1.3.0 or newer",
         'add `"env": ["PATH=/usr/bin:/bin"]` to the hook and tell its author; or upgrade runc to 1.3.0 or newer',
     ),
-    DoctorRule("kind-unresolved", _unresolved, "`fleet-cdi refresh` says why; see the findings above", general=True),
+    DoctorRule("kind-unresolved", unresolved, "`fleet-cdi refresh` says why; see the findings above", general=True),
 )

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories, documents, files
+from ...allocation.ledger.examine import GONE as LEDGER_GONE
 from ...allocation.ledger.examine import Examined, examine
 from ...claims import ended
 from ...claims.check_claims import ClaimFault, check_claims, claim_specs
@@ -163,17 +164,19 @@ def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optiona
     ours = _units(wanted.manifest)
     plugin, status_errors = _plugin(written, wanted.manifest)
     store = examine(places.state_dir, live.boot_id)
+    claims, claims_error = _claims(places, written, live.boot_id, store)
     running = RunningState(
         survey_runtimes(found.places),
         found.warnings,
         _said(run, ours) if ours and has_systemd else {},
-        store,
+        _with_claims(store, claims),
         plugin,
         detect_oci(places.path),
         status_errors,
         occupied.find_occupied(_offered(places, written, live), store, wanted.disabled),
         podman.compose_drops(places.path, found.places),
-        *_claims(places, written, live.boot_id, store),
+        claims,
+        claims_error,
     )
     linked = of_places(found.places)
     registry = seen_with(written.registry, linked) if linked else written.registry
@@ -380,9 +383,16 @@ def _claims(places: Layout, written: Written, boot_id: str, store: Examined) -> 
     """
     if not written.claim_specs and not has_claims(places.state_dir):
         return (), ""
-    lost = LedgerGrants(places, boot_id, store.grants).lost if store.grants is not None else lambda _claim: ""
+    lost = LedgerGrants(places, boot_id, store.grants).lost if store.grants is not None else lambda _claim: None
     found, error = _or(lambda: check_claims(places, boot_id, lost).faults, ())
     return found, error
+
+
+def _with_claims(store: Examined, claims: tuple[ClaimFault, ...]) -> Examined:
+    """Return the store as gone if nothing is left of it and claims have grants of it."""
+    if os.path.lexists(store.path) or not any(store.path in fault.causes for fault in claims):
+        return store
+    return store._replace(state=LEDGER_GONE, problem="it is not there, and claims have grants of it")
 
 
 def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapping[str, str]]:

@@ -283,13 +283,13 @@ class TestRecord:
         pods.add(a_pod("a", gpu=1))
         path = Path(pod_path(pods.places.state_dir, "default/a"))
         path.write_text(content) if content else path.unlink()
-        ((id_, fault, advice),) = check_claims(pods.places, BOOT).faults
+        (found,) = check_claims(pods.places, BOOT).faults
         if content:
-            assert (id_, advice) == (str(path), POD_BY_HAND)
+            assert (found.id, found.advice) == (str(path), POD_BY_HAND)
             with pytest.raises(CdiError, match=str(path)):
                 collect_claims(pods.places, pods.caller, BOOT, listed=ListedContainers)
         else:
-            assert (id_, advice) == ("pod_default_a_c", GIVE_BACK) and str(path.parent) in fault
+            assert (found.id, found.advice) == ("pod_default_a_c", GIVE_BACK) and str(path.parent) in found.fault
         assert list(pods.granted()) == ["pod_default_a_c"]
 
     def test_a_claim_that_is_only_asked_for_is_told_once(self, pods):

@@ -444,7 +444,7 @@ def test_a_manifest_that_is_gone_shows_by_what_is_there_with_it(everything):
 @pytest.mark.parametrize(
     ("kept", "subject", "rule_", "step"),
     [
-        ((), "job-1", "claim-lost", "`fleet-cdi claim del job-1`"),
+        ((), "state/ledger.db", "ledger-gone", "`fleet-cdi grants gc --complete FILE`"),
         (("ledger.log",), "state/ledger.db", "ledger-gone", "`fleet-cdi grants gc --complete FILE`"),
     ],
 )
