@@ -11,5 +11,6 @@ SEARCHED = (
     "theirs"
 )
 REFRESH = "`fleet-cdi refresh`"
+MOVE = "move it away to keep its content (`mv {subject} {subject}.old`); then "
 CLAIM = "correct the specs of its devices; then `fleet-cdi claim restore` writes it again"
 VENDOR = "let the tool that wrote it write it again; `fleet-cdi validate {subject}` checks the result"

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable, NamedTuple
 
+from ... import files
 from . import advice
 from .view import HostView
 
@@ -30,8 +31,9 @@ class DoctorRule(NamedTuple):
     """A problem that can occur, the function that finds it, and the next step.
 
     `next` is one sentence with the repair command in backticks. `{subject}` in it stands for the subject of the
-    symptom, quoted for a shell. `theirs` replaces `next` if the subject is a spec of another tool; one of a claim is
-    written by us, and no provisioning writes it.
+    symptom, quoted for a shell. `theirs` replaces `next` if the subject is a spec of another tool. Rules with it are
+    about the content of specs: one of ours that was changed is moved away and written again, and no provisioning writes
+    one of a claim.
     """
 
     name: str
@@ -96,7 +98,14 @@ def _next(rule: DoctorRule, subject: str, view: HostView) -> str:
     """Return the next step: it depends on who wrote a spec."""
     if not rule.theirs or subject in view.written.managed:
         return rule.next
-    return advice.CLAIM if subject in view.written.claim_specs else rule.theirs
+    if subject in view.written.claim_specs:
+        return advice.CLAIM
+    kind = view.wanted.manifest.kind_of(subject)
+    if not kind:
+        return rule.theirs
+    if not view.written.files.get(files.canonical(subject)):
+        return rule.next
+    return advice.MOVE + (advice.REFRESH if kind in view.wanted.kinds else advice.PROVISION)
 
 
 def _some(texts: Sequence[str], between: str) -> str:

@@ -179,6 +179,8 @@ def _named(place: InstalledRuntime) -> str:
 
 TURN_ON = "turn it on: variable cdi_host_runtime_settings and `ansible-playbook fleet.cdi.provision`"
 
+CRASH = "remove or correct it at once; `fleet-cdi validate {subject}` names the fault"
+
 RULES = (
     DoctorRule("unknown-runtime", _unknown, "repair or remove that program: `{subject} --version` has to answer"),
     DoctorRule(
@@ -204,7 +206,7 @@ RULES = (
         f"{advice.PROVISION}, which writes what the runtimes read",
         "let the tool that wrote it leave that out; `fleet-cdi validate {subject}` names what not every runtime reads",
     ),
-    DoctorRule("runtime-crash", _crash, "remove or correct it at once; `fleet-cdi validate {subject}` names the fault"),
+    DoctorRule("runtime-crash", _crash, CRASH, CRASH),
     DoctorRule(
         "directory-unread",
         _directory,

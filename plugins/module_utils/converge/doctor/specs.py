@@ -126,8 +126,10 @@ STALE = {
     "device-new": ("`fleet-cdi refresh` offers it, or says why it can't", ""),
 }
 
+CORRECT = "correct or remove it; `fleet-cdi validate {subject}` names every fault"
+
 RULES = (
-    DoctorRule("invalid", _invalid, "correct or remove it; `fleet-cdi validate {subject}` names every fault"),
+    DoctorRule("invalid", _invalid, CORRECT, CORRECT),
     DoctorRule(
         "conflict", _conflict, "remove or rename these in all files but one; `fleet-cdi specs` shows who wrote which"
     ),

@@ -84,11 +84,44 @@ class TestSpecs:
         assert ours.next.startswith(advice.PROVISION)
         assert theirs.next == advice.VENDOR.replace("{subject}", f"{host.root}/etc/b.json")
 
+    @pytest.mark.parametrize("made", [True, False])
     @pytest.mark.parametrize(
-        ("damage", "rule"),
-        [("gone", "spec-gone"), ("edited", "spec-changed"), ("cut", "invalid"), ("twice", "conflict")],
+        ("before", "after", "rule"),
+        [
+            ('"devices"', '"devices', "invalid"),
+            ('"kind": "vendor.com/gpu"', '"kind": ""', "invalid"),
+            ("/dev/null", "/dev/fleet-cdi-none", "node-missing"),
+            ('"path": "/dev/null"', '"path": "/dev/null", "major": 510', "node-number"),
+            ('"deviceNodes": [{"path": "/dev/null"}]', '"mounts": [{"hostPath": "/none", "containerPath": "/x"}]',
+             "mount-missing"),
+            ('"0.5.0"', '"0.8.0"', "too-new"),
+            ('"env": ["A=1"]', '"env": ["A=2"]', ""),
+        ],
+    )  # fmt: skip
+    def test_a_spec_of_ours_that_was_changed_is_moved_away_and_written_again(self, host, made, before, after, rule):
+        """Whoever changed it, no other tool writes it, and a refresh leaves a file that was changed."""
+        if made:
+            host.ask_for_devices()
+        path = host.put("etc/a.json", "x", ours=True, env=["A=1"], deviceNodes=[{"path": "/dev/null"}])
+        content = (host.root / "etc/a.json").read_text()
+        assert content.count(before) == 1
+        (host.root / "etc/a.json").write_text(content.replace(before, after))
+        found = [one for one in host.diagnose(OLD) if one.subject == path]
+        assert told(found) == [(name, path) for name in (rule, "spec-changed") if name]
+        step = advice.REFRESH if made else advice.PROVISION
+        for one in found:
+            assert f"`mv {path} {path}.old`" in one.next and one.next.endswith(f"; then {step}")
+
+    @pytest.mark.parametrize(
+        ("damage", "rules"),
+        [
+            ("gone", ["spec-gone"]),
+            ("edited", ["spec-changed"]),
+            ("cut", ["invalid", "spec-changed"]),
+            ("twice", ["conflict"]),
+        ],
     )
-    def test_a_kind_without_a_name_is_told_by_what_took_it(self, host, damage, rule):
+    def test_a_kind_without_a_name_is_told_by_what_took_it(self, host, damage, rules):
         path = host.put("etc/a.json", "x", ours=True)
         memory = {"wanted": {"entries": {"one": {"profile": "rule"}}}, "inventory": "", "gone": {}}
         with locked_manifest(str(host.root / "state")) as manifest:
@@ -101,4 +134,4 @@ class TestSpecs:
             (host.root / "etc/a.json").write_text("{")
         else:
             path = host.put("etc/b.json", "x")
-        assert told(host.diagnose()) == [(rule, path)]
+        assert told(host.diagnose()) == [(rule, path) for rule in rules]
