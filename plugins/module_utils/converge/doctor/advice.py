@@ -13,4 +13,7 @@ SEARCHED = (
 REFRESH = "`fleet-cdi refresh`"
 MOVE = "move it away to keep its content (`mv {subject} {subject}.old`); then "
 CLAIM = "correct the specs of its devices; then `fleet-cdi claim restore` writes it again"
-VENDOR = "let the tool that wrote it write it again; `fleet-cdi validate {subject}` checks the result"
+AGAIN = "let the tool that wrote it write it again"
+VENDOR = (
+    f"{AGAIN}; `fleet-cdi specs` checks the result"  # against the host: `fleet-cdi validate` looks at the file alone
+)

@@ -198,7 +198,7 @@ RULES = (
         "too-new",
         too_new,
         f"{advice.PROVISION}, which writes what the runtimes read",
-        f"upgrade the runtime; or {advice.VENDOR}",
+        f"upgrade the runtime; or {advice.AGAIN}; `fleet-cdi validate {{subject}}` checks the result",
     ),
     DoctorRule(
         "not-every-runtime",

@@ -99,6 +99,8 @@ def _hook_environment(view: HostView) -> Iterator[Symptom]:
                 yield Symptom(file.path, f"{problem}image, whose LD_PRELOAD runs code on this host as root")
 
 
+EXECUTABLE = "make the hook's program executable (`chmod +x`); `fleet-cdi specs` names it"
+
 # Rule of spec/stale.py -> the next step if the spec is ours, and if it is another tool's.
 STALE = {
     "node-missing": (f"load its driver; or {advice.PROVISION}", f"load its driver; or {advice.VENDOR}"),
@@ -114,10 +116,7 @@ STALE = {
         f"install the program that the hook runs; or {advice.PROVISION}",
         f"install the program that the hook runs; or {advice.VENDOR}",
     ),
-    "hook-not-executable": (
-        "make the hook's program executable (`chmod +x`); `fleet-cdi validate {subject}` names it",
-        "",
-    ),
+    "hook-not-executable": (EXECUTABLE, EXECUTABLE),
     "interface-missing": (
         f"bring the interface up; or {advice.PROVISION}",
         f"bring the interface up; or {advice.VENDOR}",

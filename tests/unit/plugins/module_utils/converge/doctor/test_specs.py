@@ -84,6 +84,27 @@ class TestSpecs:
         assert ours.next.startswith(advice.PROVISION)
         assert theirs.next == advice.VENDOR.replace("{subject}", f"{host.root}/etc/b.json")
 
+    @pytest.mark.parametrize(
+        ("rule", "edits"),
+        [
+            ("node-missing", {"deviceNodes": [{"path": "/dev/fleet-cdi-none"}]}),
+            ("node-type", {"deviceNodes": [{"path": "/dev/null", "type": "b"}]}),
+            ("node-number", {"deviceNodes": [{"path": "/dev/null", "major": 510}]}),
+            ("mount-missing", {"mounts": [{"hostPath": "/fleet-cdi-none", "containerPath": "/x"}]}),
+            ("library-missing", {"mounts": [{"hostPath": "/fleet-cdi-none/libx.so.1", "containerPath": "/x"}]}),
+            ("hook-missing", {"hooks": [{"hookName": "prestart", "path": "/fleet-cdi-none", "env": ["A=1"]}]}),
+            ("hook-not-executable", {"hooks": [{"hookName": "prestart", "path": "/etc/passwd", "env": ["A=1"]}]}),
+        ],
+    )
+    @pytest.mark.parametrize("ours", [True, False])
+    def test_the_command_that_shows_a_difference_from_the_host_is_specs(self, host, rule, edits, ours):
+        """`fleet-cdi validate` looks at the file alone, and finds it valid."""
+        path = host.put("etc/a.json", "x", ours=ours, version="0.7.0", **edits)
+        (found,) = host.diagnose()
+        assert (found.rule, found.subject) == (rule, path) and "fleet-cdi validate" not in found.next
+        assert ("`fleet-cdi specs`" in found.next) == (not ours or rule == "hook-not-executable")
+        assert set(host.survey().stale) == {path}  # what `fleet-cdi specs` prints
+
     @pytest.mark.parametrize("made", [True, False])
     @pytest.mark.parametrize(
         ("before", "after", "rule"),
