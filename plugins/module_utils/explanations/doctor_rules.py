@@ -46,7 +46,7 @@ EXPLANATIONS = (
         messages=(),
         means=(
             "The manifest, or the list of devices out of service, is missing, or does not have what fleet.cdi wrote. "
-            "Or a directory or a link is in the place of a lock or a note."
+            "Or a directory or a link is in the place of a lock, a note, the inventory or a pool."
         ),
         why="Without it nobody knows which files are ours and which devices must not be used.",
         do="",

@@ -57,7 +57,7 @@ def _manifest_changed(view: HostView) -> Iterator[Symptom]:
 
 def _irregular(view: HostView) -> Iterator[Symptom]:
     for path, problem in view.written.irregular.items():
-        yield Symptom(path, problem)
+        yield Symptom(path, problem, explains=(path,))
 
 
 def _untrusted(view: HostView) -> Iterator[Symptom]:
@@ -89,7 +89,8 @@ RULES = (
     DoctorRule(
         "irregular-file",
         _irregular,
-        "move it away (`mv {subject} {subject}.old`), since nobody can lock or write it; fleet.cdi makes it again",
+        "move it away (`mv {subject} {subject}.old`), since nobody can lock or write it; fleet.cdi makes locks and "
+        "notes again, and `fleet-cdi refresh` makes lists of devices",
     ),
     DoctorRule(
         "untrusted-directory",

@@ -94,7 +94,7 @@ class Written(NamedTuple):
     places: tuple[WritablePlace, ...] = ()  # the directories of specs, state, inventory and release
     labels: Mapping[str, tuple[mandatory_access.WrongLabel, ...]] = {}  # path of ours -> files at or below it
     claim_specs: Mapping[str, str] = {}  # path of each spec of a claim -> id of the claim
-    irregular: Mapping[str, str] = {}  # path of a lock or a note -> why it is not a regular file
+    irregular: Mapping[str, str] = {}  # path of a lock, a note or a list of devices -> why it is not a regular file
     programs: Mapping[str, str] = {}  # path of each program that a configuration needs -> "" or why it can't be run
     untrusted: Mapping[str, str] = {}  # directory of ours -> why other users can put files of theirs in it
     ended_lost: str = ""  # why names of claims that ended in this boot may be lost
@@ -241,15 +241,19 @@ def _unrunnable(path: str) -> str:
 
 
 def _irregular(places: Layout, specs: Iterable[str]) -> dict[str, str]:
-    """Return path -> why, for locks, notes and temporary files, those of `specs`, in whose place something else is."""
+    """Return path -> why, for locks, notes, lists of devices and temporary files, those of `specs`, that are none."""
     notes = [places.ended_claims, ended.checksum_path(places.ended_claims), places.unused_claims]
     notes += [tree.at(places.prefix, tree.LOCK)]
     notes += [note_path(places.inventory)] if places.inventory else []
     ours = (places.state_dir, *(os.path.join(places.state_dir, name) for name in (CLAIMS, pod_record.DIRECTORY)))
     beside = [path for folder in ours for path in _paths_in(folder, (".lock", ".tmp", "-journal"))]
     beside += map(files.temporary_path, specs)  # no others there: other tools have files beside our specs
+    lists = [files.canonical(places.inventory)] if places.inventory else []
+    lists += [
+        path for one in lists for path in _paths_in(os.path.dirname(pools.pool_path(one, "", "", {})), (".json",))
+    ]
     found = {}
-    for path in (*notes, *beside):
+    for path in (*notes, *beside, *lists):
         with suppress(OSError):
             mode = os.lstat(path).st_mode
             if not stat.S_ISREG(mode):

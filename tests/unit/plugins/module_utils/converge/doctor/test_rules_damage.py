@@ -39,6 +39,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
     plan_kind,
     spec,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
     device_plugin_config,
@@ -389,6 +390,30 @@ def test_what_is_in_the_place_of_a_lock_or_a_note_is_named(everything, name, put
         path.rmdir() if path.is_dir() else path.unlink()
         if name in LOCKS:
             (everything.root / "kept").rename(path)
+
+
+@pytest.mark.parametrize("name", ["run/inventory.json", "run/inventory.d/zero.rule.*.json"])
+@pytest.mark.parametrize("put", [link, lambda path: (path.unlink(), path.symlink_to("nowhere")), os.mkfifo])
+def test_what_is_in_the_place_of_a_list_of_devices_is_moved_away(everything, name, put):
+    """A refresh writes no file in its place: it says that it is a symlink, and ends."""
+    (path,) = everything.root.glob(name)
+    kept = path.read_bytes()
+    moved = path.with_name(path.name + ".old")
+    try:
+        if put is os.mkfifo:
+            path.unlink()
+        put(path)
+        (found,) = [one for one in everything.findings() if one.rule != "disabled"]
+        assert (found.rule, found.subject) == ("irregular-file", str(path))
+        assert f"`mv {path} {moved}`" in found.next and "`fleet-cdi refresh`" in found.next
+        path.rename(moved)
+        refresh(everything.places())
+        assert [one.rule for one in everything.findings()] == ["disabled"] and path.is_file()
+    finally:
+        path.unlink(missing_ok=True)
+        moved.unlink(missing_ok=True)
+        (path.parent / "..elsewhere").unlink(missing_ok=True)
+        path.write_bytes(kept)
 
 
 THEIRS = (
