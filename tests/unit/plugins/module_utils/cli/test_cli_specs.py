@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli import transform
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS, main
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
 from ansible_collections.fleet.cdi.tests.unit import builders
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conftest import Host as Prefix
 
 
 @pytest.fixture
@@ -411,6 +412,21 @@ class TestDoctor:
         assert [(one["rule"], one["subject"]) for one in found] == [("invalid", str(bad)), ("node-missing", str(path))]
         assert all(one["problem"] and one["next"] for one in found)
         assert [one["explanation"] for one in found] == ["FC3014", "FC3015"]
+
+    def test_a_damaged_release_makes_the_answer_unreliable(self, tmp_path, capsys):
+        """The status is 2 without a line on stderr: the findings are all that is printed, and one names the file."""
+        release = Prefix(tmp_path)
+        release.install(release.release())
+        paths = {"state_dir": f"{tmp_path}/state", "inventory": f"{tmp_path}/inventory.json"}
+        defaults = {**paths, "spec_dirs": [f"{tmp_path}/etc"], "prefix": release.prefix}
+        assert main(["doctor"], "0.1.0-test", defaults) == 0
+        capsys.readouterr()
+        (path,) = release.lib.glob("current/**/layout.py")
+        path.write_text(path.read_text() + "# changed\n")
+        for arguments in ([], ["--json"]):
+            assert main(["doctor", *arguments], "0.1.0-test", defaults) == 2
+            out, err = capsys.readouterr()
+            assert "release-damaged" in out and "layout.py" in out and err == ""
 
     def test_a_damaged_manifest_is_a_finding_and_hides_nothing(self, fleet_cdi, put):
         path, other = put("state/manifest.json", "{"), put("etc/b.json", "{")

@@ -1,202 +1,37 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every file that fleet.cdi knows is damaged in every way, one by one, and the doctor names each.
-
-The host is made by what the modules call, below one directory; only systemctl and the runtimes' programs are not real.
-"""
+"""Every file that fleet.cdi knows is damaged in every way, one by one, and the doctor names each."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.claims import add_claim, store
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.ended import note_ended, this_boot
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.unused_since import unused_for
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_record
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
-    GRANTED,
-    ClaimPart,
-    ClaimRecord,
-    WantedClaim,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice, rule, view
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
-    cdi_plugin,
-    device_state,
-    plan_kind,
-    spec,
-)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
-    device_plugin_config,
-    device_plugin_service,
-    device_plugin_unit,
-    refresh_service,
-    refresh_unit,
-    units,
-)
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, oci_runtimes
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
-from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
-from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runtime.docker_machine import Machine
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conftest import Host as Prefix
-
-KIND = "fleet.cdi/zero"
-POD = "default_a.json"
-MATCH = {"subsystem": "mem", "node": ["/dev/null", "/dev/zero", "/dev/full"]}
-ENTRY = {"profile": "rule", "kind": KIND, "match": MATCH, "name_by": ["sysname"]}
-WELL = "LoadState=loaded\nActiveState=active\nNeedDaemonReload=no\nResult=success\n"
-REGISTERED = {
-    "state": instance_status.REGISTERED,
-    "stream": True,
-    "devices": {},
-    "healthy": 1,
-    "unhealthy": 0,
-    "mode": "register",
-    "error": "",
-    "delivery": None,
-    "warnings": [],
-}
-
-
-def systemctl(command):
-    """Answers as systemctl(1) does where all is well."""
-    if command[1] == "show":
-        return 0, "\n".join(f"Id={unit}\n{WELL}" for unit in command[4:])
-    return 0, "enabled\n" if command[1] == "is-enabled" else ""
-
-
-class Everything:
-    """A host with one file of each sort at least."""
-
-    def __init__(self, root, patch):
-        self.root = root
-        release = Prefix(root)
-        release.install(release.release())
-        self.prefix = release.prefix
-        self.state = str(root / "state")
-        self.inventory = str(root / "run/inventory.json")
-        self.etc = str(root / "etc/cdi")
-        self.run_dir = str(root / "run/device-plugin")
-        places = Layout(self.state, self.inventory, self.etc, "/", self.prefix)
-        docker = Machine(root)
-        docker.state = self.state
-        docker.converge()
-        self.daemon_json = docker.config
-        self.podman = InstalledRuntime(
-            "podman", "system", "5.6.0", (5, 6, 0), "0.8.0", "podman", f"{root}/etc/containers.conf"
-        )
-        container_runtime.converge_runtime(
-            self.podman, WantedCdi(True, (self.etc, "/srv/cdi")), self.state, by=docker.by
-        )
-        wanted = plan_kind.WantedKind(KIND, {"zero": ENTRY}, by="test", runtimes={"podman": "5.4.0"})
-        spec.converge_spec(wanted, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
-        content = {"devices": [{"name": "x", "containerEdits": {"env": ["A=1"]}}]}
-        by_hand = plan_kind.WantedKind("vendor.com/by-hand", None, content, runtimes={"podman": "5.4.0"})
-        spec.converge_spec(by_hand, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
-        document = {"cdiVersion": "0.0.2", "name": "zeros", "type": "zero", "plugin": "rule", "args": ENTRY}
-        cdi_plugin.converge_configuration(
-            cdi_plugin.WantedConfiguration("zero", "zeros", document), places, f"{self.prefix}/bin"
-        )
-        device_state.converge_state(device_state.WantedDeviceState(f"{KIND}=full", "it is full"), places)
-        # Nothing of this machine: no processes that have /dev/zero open, and no runtimes, which take time to answer.
-        patch.setattr(openers, "look", lambda _numbers: openers.OpenersSeen())
-        for module in (detect, oci_runtimes):
-            patch.setattr(module, "DIRECTORIES", ())
-        patch.setattr(refresh_unit, "UNIT_DIR", str(root / "units"))
-        patch.setattr(refresh_unit, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
-        patch.setattr(device_plugin_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)
-        patch.setattr(units.shutil, "which", lambda name: f"/usr/bin/{name}")
-        settings = refresh_unit.RefreshUnit(self.prefix, self.etc, self.state, self.inventory)
-        refresh_service.install(settings, self.state, False, systemctl, booted=False)
-        machine = device_plugin_service.ServiceHost(systemctl, lambda: False)
-        device_plugin_service.install(device_plugin_unit.PluginUnit(), None, self.state, 0, False, machine)
-        self.plugin_config = str(root / "etc/fleet-cdi/device-plugin.json")
-        options = {
-            "config_file": self.plugin_config,
-            "kubelet_dir": str(root / "kubelet"),
-            "resources": {},
-            "delivery": "auto",
-            "registration": "auto",
-            "takeover": False,
-            "occupied": "warn",
-            "occupied_ignore": [],
-            "metrics": "",
-            "grace": 30,
-            "spec_dirs": [self.etc],
-            "device_list": self.inventory,
-            "state_dir": self.state,
-        }
-        document = device_plugin_config.rendered(options)
-        device_plugin_config.write_config(self.plugin_config, document, self.state, False, False)
-        patch.setattr(device_plugin_unit, "RUN_DIR", self.run_dir)
-        patch.setattr(view.in_force, "run_dir", lambda _path: self.run_dir)
-        self.instance = instance_status.InstanceEntry(self.run_dir, "a")
-        self.instance.enter()
-        self.instance.write(
-            {
-                "instance": "a",
-                "since_boot": 1.0,
-                "resources": {"fleet.cdi/zero": REGISTERED},
-                "warnings": [],
-                "config": {"path": self.plugin_config, "sha256": "", "error": None},
-            }
-        )
-        self.claim()
-        note_ended(places.ended_claims, this_boot(places), "job-0", ["0123"])
-        unused_for(places.unused_claims, this_boot(places), {"a": ["0123"]}, 5.0)
-
-    def claim(self):
-        """A claim as `claim add` leaves it."""
-        hold = Hold("mem:null", KIND, (), ())
-        Ledger(self.state, inventory.boot_id()).add(
-            Key("zero", "rule", "job-1"), {"zero": 1}, lambda _: [hold], "claims"
-        )
-        places = self.places()
-        parts = (ClaimPart(f"{self.etc}/zero.d/zeros.conf", (add_claim.read_node("/", "/dev/null"),)),)
-        claim = ClaimRecord(
-            WantedClaim("job-1", {"zero": 1}), GRANTED, parts, boot_id=inventory.boot_id(), token="a", of_pods=True
-        )
-        seen = add_claim.read_specs(places)
-        claim = claim._replace(names=add_claim.names_of(places, claim, seen))
-        with store.alone(self.state, claim.id, Caller()):
-            add_claim.write_spec(places, claim, seen)
-            store.write_claim(self.state, claim)
-            Path(users_path(self.state, claim), USER).write_text(process_mark(os.getpid()))
-            with pod_record.alone_with_pods(self.state):
-                pod_record.write_pod(self.state, pod_record.PodRecord("default/a", {"c": (claim.id,)}))
-
-    def places(self):
-        return Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc, str(self.root / "run/cdi")))
-
-    def findings(self):
-        self.instance.beat()
-        places = self.places()
-        return rule.find_problems(RULES, view.take(places, run=systemctl, booted=True))
-
-    def files(self):
-        """Every file, but for the content of locks, and the journal of the store, empty between two grants."""
-        skipped = (".lock", "-journal")
-        found = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink()]
-        return sorted(path for path in found if "source-" not in str(path) and not path.name.endswith(skipped))
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.everything import (
+    DAMAGES,
+    POD,
+    USER,
+    Everything,
+    another_boot,
+    append,
+    delete,
+    edit,
+    link,
+    truncate,
+)
 
 
 @pytest.fixture(scope="module")
@@ -205,49 +40,9 @@ def everything(tmp_path_factory):
         yield Everything(tmp_path_factory.mktemp("host"), patch)
 
 
-def delete(path):
-    path.unlink()
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def corrupt(path):
-    content = bytearray(path.read_bytes() or b"\n")
-    content[len(content) // 2] ^= 0x10
-    path.write_bytes(content)
-
-
-def edit(path):
-    """What an operator with an editor does: still a good file of its sort."""
-    if path.name == "ledger.db":
-        with sqlite3.connect(path) as db:
-            db.execute("UPDATE kinds SET held = held")
-        os.utime(path)
-    elif path.name in ("daemon.json", "fleet-cdi.conf", "99-fleet-cdi.conf"):
-        path.write_bytes(path.read_bytes().replace(b"true", b"false").replace(b"/srv/cdi", b"/srv/cdj"))
-    elif path.name == POD:
-        path.write_bytes(path.read_bytes().replace(b"job-1", b"job-2"))
-    elif path.name == "a.json":
-        path.write_bytes(path.read_bytes().replace(b'"unhealthy": 0', b'"unhealthy": 1'))
-    else:
-        path.write_bytes(path.read_bytes().replace(b"e", b"E", 1) + b"\n")
-
-
-def link(path):
-    shutil.copy2(path, path.parent / "..elsewhere")
-    path.unlink()
-    path.symlink_to("..elsewhere")
-
-
-USER = "0123456789ab"  # id of the container that uses the claim
+CASES = yaml.safe_load(Path(__file__).with_name("rules_damage.yml").read_text(encoding="utf-8"))
+WAYS = {way.__name__: way for way in (*DAMAGES, append, another_boot)}
 ABSENT = ("claims.unused", USER)  # also absent where no claim waits, and no container uses it: nothing shows a loss
-DAMAGES = (delete, empty, truncate, corrupt, edit, link)
 
 
 def test_nothing_is_found_where_nothing_is_damaged(everything):
@@ -299,23 +94,44 @@ def test_the_doctor_names_every_file_that_is_damaged(everything, damage):
     for path in everything.files():
         if path.name in ABSENT and damage is delete:
             continue
-        kept = everything.root / "kept"
-        shutil.copy2(path, kept)
         before = path.read_bytes()
-        damage(path)
-        if path.is_symlink() or not path.exists() or path.read_bytes() != before or path.name == "ledger.db":
-            tried += 1
-            text = "\n".join(f"{one.subject} {one.problem} {one.details}" for one in everything.findings())
-            # Of a record that is gone, nothing but the claims that it had has the pod's name.
-            named = path.parent if path.name == POD and damage is delete else path
-            if str(named) not in text:
-                missed.append(str(path.relative_to(everything.root)))
-        path.unlink(missing_ok=True)
-        shutil.move(kept, path)
-        (path.parent / "..elsewhere").unlink(missing_ok=True)
-        if path.name == "ledger.db":  # its inode is another one now
-            Ledger(everything.state, inventory.boot_id()).grants()
+        with everything.damaged(path, damage):
+            if path.is_symlink() or not path.exists() or path.read_bytes() != before or path.name == "ledger.db":
+                tried += 1
+                text = "\n".join(f"{one.subject} {one.problem} {one.details}" for one in everything.findings())
+                # Of a record that is gone, nothing but the claims that it had has the pod's name.
+                named = path.parent if path.name == POD and damage is delete else path
+                if str(named) not in text:
+                    missed.append(str(path.relative_to(everything.root)))
     assert missed == [] and tried > 50, f"{len(missed)} of {tried}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['rules'][-1]}-{case['damage']}")
+def test_what_a_damaged_file_is_called(everything, case):
+    """The rule tells what to do, so it is the one that is meant, and no other tells of the same cause."""
+    (path,) = everything.root.glob(case["file"])
+    with everything.damaged(path, WAYS[case["damage"]]):
+        assert [one.rule for one in everything.findings() if one.rule != "disabled"] == case["rules"]
+
+
+def test_a_pool_that_no_configuration_asks_for_any_more(everything):
+    """Else its loss ends each ADD (pool-unusable)."""
+    (pool,) = everything.root.glob("run/inventory.d/zero.rule.*.json")
+    configuration = everything.root / "etc/cdi/zero.d/zeros.conf"
+    with everything.damaged(configuration, delete):
+        kept = pool.rename(everything.root / "pool")
+        found = [(one.rule, one.subject) for one in everything.findings() if one.rule != "disabled"]
+        kept.rename(pool)
+    assert found == [("pool-gone", str(pool)), ("file-gone", str(configuration))]
+
+
+def test_a_device_plugin_that_is_not_well(everything):
+    everything.serve(state=instance_status.REFUSED, error="no such resource")
+    try:
+        (found,) = [one for one in everything.findings() if one.rule != "disabled"]
+    finally:
+        everything.serve()
+    assert found.rule == "plugin-unwell" and "refused: no such resource" in found.problem
 
 
 def places_in(value, path=()):
