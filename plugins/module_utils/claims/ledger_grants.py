@@ -58,9 +58,9 @@ class LedgerGrants:
                 why = f"{path} granted it, and can't be used: {error}"
                 return Lack(why, path, f"can't be used, and granted claims ({error})")
             if config.plugin in PROFILES and not self._holds((config.type, config.plugin, request_id(claim.id))):
-                none = f"has no grant of {config.type}/{config.plugin} for"
-                why, shared = f"the ledger {none} it any more", f"{none} these claims any more"
-                return Lack(self.trouble or why, ledger, self.trouble or shared)
+                plugin = f"{config.type}/{config.plugin}"
+                why = self.trouble or f"the ledger has no grant of {plugin} for it any more"
+                return Lack(why, ledger, self.trouble or f"has no grant of {plugin} for these claims any more")
         return None
 
     def devices(self, claim: ClaimRecord) -> list[tuple[Config, frozenset[str]]]:
