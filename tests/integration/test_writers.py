@@ -174,8 +174,8 @@ LOCKS = {
     "docker's goes": NOTED,
     "labels": NOTED,
     "claim": ["var/cdi", "var/cdi/claims"],
-    "claim goes": ["var/cdi/claims.ended"],
-    "claims of pods go": ["var/cdi/claims.ended"],
+    "claim goes": ["var/cdi/claims.ended", "var/cdi/claims.ended.sum"],
+    "claims of pods go": ["var/cdi/claims.ended", "var/cdi/claims.ended.sum"],
     "claims of pods": ["var/cdi", "var/cdi/pods", "var/cdi/pods/.lock"],
     "device plugin's start": ["run/cdi-device-plugin", "run/cdi-device-plugin/a.lock"],
 }
