@@ -15,7 +15,7 @@ from ...layout import device_state_path
 from ...protocol import pools
 from ..services import refresh_unit
 from . import advice
-from .rule import DoctorRule, Symptom
+from .rule import CHANGE, DoctorRule, Symptom
 from .view import CHANGED, GONE, HostView
 
 
@@ -57,13 +57,12 @@ def _is_any(_view: HostView, _path: str) -> bool:
     return True
 
 
-SPEC = "spec"
 SAY_AGAIN = "take out of service again what must not be used: `fleet-cdi device disable DEVICE --reason TEXT`"
 
 # The first row whose `has` is true gives the sort of a file.
 SORTS = (
-    FileSort(SPEC, _is_made_spec, advice.REFRESH, advice.MOVE + advice.REFRESH),
-    FileSort(SPEC, _is_spec, advice.PROVISION, advice.MOVE + advice.PROVISION),
+    FileSort("spec", _is_made_spec, advice.REFRESH, advice.MOVE + advice.REFRESH),
+    FileSort("spec", _is_spec, advice.PROVISION, advice.MOVE + advice.PROVISION),
     FileSort("inventory", _is_inventory, advice.REFRESH, advice.REFRESH),
     FileSort("pool", _is_pool, advice.REFRESH, advice.REFRESH),
     FileSort("device-state", _is_device_state, SAY_AGAIN, advice.MOVE + SAY_AGAIN),
@@ -78,14 +77,11 @@ def _sort_of(view: HostView, path: str) -> FileSort:
 
 def _of(sort: FileSort, is_gone: bool, view: HostView) -> Iterator[Symptom]:
     for path, state in view.written.files.items():
-        if not state or (state == GONE) != is_gone or _sort_of(view, path) is not sort:
-            continue
-        if is_gone:
-            yield Symptom(path, "is gone since fleet.cdi wrote it")
-        elif state == CHANGED:
-            yield Symptom(path, "was changed since fleet.cdi wrote it")
-        elif sort.name != SPEC or path not in map(files.canonical, view.written.registry.errors):
-            yield Symptom(path, state)
+        if state and (state == GONE) == is_gone and _sort_of(view, path) is sort:
+            if is_gone:
+                yield Symptom(path, "is gone since fleet.cdi wrote it")
+            else:
+                yield Symptom(path, CHANGE if state == CHANGED else state)
 
 
 def _unusable_inventory(view: HostView) -> Iterator[Symptom]:
@@ -105,10 +101,9 @@ SPECIFIC = (
     DoctorRule("selinux-label", _labels, "`restorecon -R -v {subject}`"),
 )
 
-# These come after them, for files that they did not name. A spec that was changed is named, too, if they found a fault
-# in it: the change is where that came from.
+# These come after them, for files that they did not name.
 GENERAL = tuple(
-    DoctorRule(f"{sort.name}-{what}", partial(_of, sort, is_gone), text, general=is_gone or sort.name != SPEC)
+    DoctorRule(f"{sort.name}-{what}", partial(_of, sort, what == "gone"), text, general=True)
     for sort in SORTS
-    for what, is_gone, text in (("gone", True, sort.gone), ("changed", False, sort.changed))
+    for what, text in (("gone", sort.gone), ("changed", sort.changed))
 )

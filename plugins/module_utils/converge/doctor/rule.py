@@ -14,6 +14,7 @@ from . import advice
 from .view import HostView
 
 SHOWN = 3  # names or problems in the text of a finding; its details have all of them
+CHANGE = "was changed since fleet.cdi wrote it"
 
 NOTES, FINDINGS, NOT_DONE = 0, 1, 2  # exit statuses of `fleet-cdi doctor`. A note is worth knowing; nothing is wrong
 
@@ -32,8 +33,8 @@ class DoctorRule(NamedTuple):
 
     `next` is one sentence with the repair command in backticks. `{subject}` in it stands for the subject of the
     symptom, quoted for a shell. `theirs` replaces `next` if the subject is a spec of another tool. Rules with it are
-    about the content of specs: one of ours that was changed is moved away and written again, and no provisioning writes
-    one of a claim.
+    about the content of specs: one of ours that was changed is told as such, moved away and written again, and no
+    provisioning writes one of a claim.
     """
 
     name: str
@@ -84,6 +85,8 @@ def _finding(rule: DoctorRule, symptoms: Sequence[Symptom], view: HostView) -> H
     else:
         details = tuple(dict.fromkeys(one.problem for one in symptoms))
         problem = _some(details, "; ")
+    if rule.theirs and _is_changed_spec(first.subject, view):
+        problem = f"{CHANGE}; {problem}"
     return HostFinding(
         rule.name,
         first.subject,
@@ -103,9 +106,14 @@ def _next(rule: DoctorRule, subject: str, view: HostView) -> str:
     kind = view.wanted.manifest.kind_of(subject)
     if not kind:
         return rule.theirs
-    if not view.written.files.get(files.canonical(subject)):
+    if not _is_changed_spec(subject, view):
         return rule.next
     return advice.MOVE + (advice.REFRESH if kind in view.wanted.kinds else advice.PROVISION)
+
+
+def _is_changed_spec(path: str, view: HostView) -> bool:
+    """Return True if fleet.cdi wrote the spec, and it is another one now."""
+    return bool(view.wanted.manifest.kind_of(path) and view.written.files.get(files.canonical(path)))
 
 
 def _some(texts: Sequence[str], between: str) -> str:
