@@ -71,7 +71,7 @@ def test_an_opening_that_is_cancelled_at_any_turn_of_the_loop_leaves_no_error_an
 
     async def scene(server: Server) -> None:
         opening = asyncio.ensure_future(server.open())
-        for _ in range(turns):
+        for _turn in range(turns):
             await asyncio.sleep(0)
         opening.cancel()
         with suppress(asyncio.CancelledError):
