@@ -357,7 +357,7 @@ def _locked(handle: int, limit: float) -> bool:
 
 
 def temporary_path(path: str) -> str:
-    """Return the path of the file before it takes the name of a file that is not a drop-in."""
+    """Return the path of the temporary file for `path`, which is not a drop-in: `replace` renames it to `path`."""
     directory, name = os.path.split(path)
     return os.path.join(directory, _temporary(name))
 

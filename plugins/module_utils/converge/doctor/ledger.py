@@ -129,10 +129,7 @@ ADVICE = {
         "bring back what they lack; or give back each claim named (`fleet-cdi claim del ID`) and ask for it again",
     ),
     check_claims.RESTORE: ("claim-outdated", check_claims.RESTORE),
-    check_claims.SEE: (
-        "claim-user-damaged",
-        "see if the container runs (`podman ps`, `docker ps`); if it does not, remove the file",
-    ),
+    check_claims.SEE: ("claim-user-damaged", check_claims.SEE),
 }
 
 RULES = (

@@ -241,7 +241,7 @@ def _unrunnable(path: str) -> str:
 
 
 def _irregular(places: Layout, specs: Iterable[str]) -> dict[str, str]:
-    """Return path -> why, for locks, notes, lists of devices and temporary files, those of `specs`, that are none."""
+    """Return path -> why a lock, note, list of devices or temporary file, of one of `specs`, is not a regular file."""
     notes = [places.ended_claims, ended.checksum_path(places.ended_claims), places.unused_claims]
     notes += [tree.at(places.prefix, tree.LOCK)]
     notes += [note_path(places.inventory)] if places.inventory else []

@@ -23,7 +23,7 @@ from .part import BY, HostProblem, HostRun, PartOutcome
 
 PAUSE = 2.0  # seconds between two looks for required devices
 NO_DEVICES = (
-    "cdi_host_devices: found no entry, so no device is offered there; expected entries by name, as in "
+    "cdi_host_devices: found no entry, so no device is offered on this host; expected entries by name, as in "
     "{gpus: {profile: drm}}"
 )
 KIND, BROKEN = "kind-unchanged", "spec-broken"

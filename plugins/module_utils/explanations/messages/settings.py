@@ -114,7 +114,7 @@ EXPLANATIONS = (
     Explanation(
         id="FC1109",
         title="A host has no entry for devices",
-        messages=("so no device is offered there; expected entries by name",),
+        messages=("so no device is offered *; expected entries by name",),
         means="A warning. `cdi_host_devices` and the variables like it have no entry for this host.",
         why="The role would install everything and offer nothing. Most often a group is missing in the inventory.",
         do="Add an entry such as `gpus: {profile: drm}` to a group of the host.",
