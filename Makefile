@@ -26,6 +26,7 @@
 #   make bench [ROOM=payload]   the benchmarks
 #   make release-artifacts [REVISION=0.1.0]   what a release consists of, in dist (docs/release.md)
 #   make release VERSION=0.2.0 DRY_RUN=1   try to make a release; KEY=FILE instead of DRY_RUN=1 makes it
+#   make orders [ORDER="demo test"]   demo, test and demo-undo, each after each, beside other specs and a running docker
 #   make reproducible       build what a release consists of twice, elsewhere and under other settings, and compare
 #   make changelog [BASE=main]   whether a change that users see has a fragment
 #   make matrix [MATRIX=...]   ansible-core and Python, the oldest to the newest
@@ -262,12 +263,17 @@ clean:
 	rm -rf build
 
 # From a bare checkout to a container that sees exactly its device, on this machine; demo-undo takes it back.
-.PHONY: demo demo-undo
+.PHONY: demo demo-undo orders
 demo:
 	@$(PYTHON) examples/demo/run.py $(ARCHIVE)
 
 demo-undo:
 	@$(PYTHON) examples/demo/run.py undo
+
+# Both, and `make test`, each after each, beside specs of another tool and a running docker: three quarters of an hour.
+orders:
+	$(COUNTERPARTS) orders
+	@$(PYTHON) tests/harness/orders.py $(ORDER)
 
 # A virtual machine to try the collection on; machine-stop takes it back.
 .PHONY: machine machine-plug machine-unplug machine-stop

@@ -86,6 +86,7 @@ TABLE = (
     Counterpart("slurmctld", "command -v slurmctld", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
     Counterpart("slurmd", "command -v slurmd", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
     Counterpart("slurm-client", "command -v sbatch", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
+    Counterpart("docker.io", "command -v dockerd", ("orders",), "a docker that runs meanwhile"),
     Counterpart("openssh-client", "command -v ssh", ("molecule", "machines", "e2e"), "real SSH to container hosts"),
     Counterpart(
         "qemu-system-x86", "command -v qemu-system-x86_64", ("machines", "e2e"), "machines with their own kernel"
