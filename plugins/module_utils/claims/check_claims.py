@@ -30,7 +30,10 @@ RESTORE = "run `fleet-cdi claim restore`"
 GIVE_BACK = "give it back (fleet-cdi claim del ID)"
 BY_HAND = "restore the file, or move it away"
 POD_BY_HAND = "restore the file, or move it away and give back the claims of the pod (fleet-cdi claim del ID)"
-SEE = "see if the container runs (`podman ps`, `docker ps`); if it does not, remove the file"
+SEE = (
+    "see if it runs (`podman ps`, `docker ps`; `systemctl status` for a scope); if it does not, remove the file, and "
+    "give the claim back if nothing else uses it (`fleet-cdi claim del ID`)"
+)
 CLASH = "remove the file that is not the claim's"
 
 

@@ -26,12 +26,12 @@ def process_mark(pid: int) -> str:
         fields = ["Z"]
     if not fields or fields[0] in ("Z", "X"):
         raise ProcessLookupError(3, "No such process", f"/proc/{pid}")
-    return mark(_boot(), pid, int(fields[19]), os.readlink("/proc/self/ns/pid"))
+    return mark(boot_id(), pid, int(fields[19]), os.readlink("/proc/self/ns/pid"))
 
 
-def mark(boot_id: str, pid: int, start: int, namespace: str) -> str:
+def mark(boot: str, pid: int, start: int, namespace: str) -> str:
     """Return a line with these words and their checksum. `start`: ticks since the boot. `namespace`: of the pid."""
-    words = f"{boot_id} {pid} {start} {namespace}"
+    words = f"{boot} {pid} {start} {namespace}"
     return f"{words} {zlib.crc32(words.encode()):08x}\n"
 
 
@@ -49,8 +49,8 @@ def runs(line: str) -> bool:
     """
     if not is_mark(line):
         return True
-    boot_id, pid, _start, namespace, _checksum = line.split(" ")
-    if boot_id != _boot():
+    boot, pid, _start, namespace, _checksum = line.split(" ")
+    if boot != boot_id():
         return False
     try:
         return namespace != os.readlink("/proc/self/ns/pid") or process_mark(int(pid)) == line
@@ -60,7 +60,8 @@ def runs(line: str) -> bool:
         return True
 
 
-def _boot() -> str:
+def boot_id() -> str:
+    """Return the kernel's id of this boot. Raises OSError."""
     return _read("/proc/sys/kernel/random/boot_id").strip()
 
 

@@ -4,8 +4,9 @@
 """The containers that use a claim: a directory with a file for each, which the claim's hook writes at each start.
 
 The file has the mark of the container's process. So whether a container runs is a question to the kernel: an engine
-that is killed, and a runtime that calls no poststop hook, leave no wrong answer. The directory's name has the claim's
-token: a container that was made for an earlier claim with the same id does not start.
+that is killed, and a runtime that calls no poststop hook, leave no wrong answer. A damaged file counts as that of a
+container that runs, unless the claim is of an earlier boot. The directory's name has the claim's token: a container
+that was made for an earlier claim with the same id does not start.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def has_users(state_dir: str, claim: ClaimRecord) -> bool:
 def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
     """Return the containers that were started with the claim, sorted. Raises CdiError."""
     path = users_path(state_dir, claim)
-    found = [_read_user(path, name) for name in _names_in(path) if not name.startswith(".")]
+    found = [_read_user(path, name, claim.boot_id) for name in _names_in(path) if not name.startswith(".")]
     users = [user for user in found if user is not None]
     ended = [user.container for user in users if not user.runs]
     restored: Collection[str] = ()
@@ -108,17 +109,23 @@ def _names_in(path: str) -> list[str]:
         raise documents.failed("list", path, error) from None
 
 
-def _read_user(directory: str, name: str) -> Optional[ClaimUser]:
-    """Return the container by its file; None if this is gone meanwhile, because the claim was given back."""
+def _read_user(directory: str, name: str, boot: str) -> Optional[ClaimUser]:
+    """Return the container by its file; None if this is gone meanwhile, because the claim was given back.
+
+    `boot`: that of the claim. In another one no container has started with it: its spec is missing since the reboot.
+    """
     path = os.path.join(directory, name)
     try:
         live = files.read(path, LARGEST)
+        if live is None:
+            return None
+        line = live.content.decode("ascii", "replace")
+        fault = "" if process_mark.is_mark(line) else NO_MARK.format(path)
     except CdiError as error:
-        return ClaimUser(name, True, str(error))
-    if live is None:
-        return None
-    line = live.content.decode("ascii", "replace")
-    return ClaimUser(name, process_mark.runs(line), "" if process_mark.is_mark(line) else NO_MARK.format(path))
+        line, fault = "", str(error)
+    if fault and boot != process_mark.boot_id():
+        return ClaimUser(name, False)
+    return ClaimUser(name, process_mark.runs(line), fault)
 
 
 def scope_of(claim: ClaimRecord) -> str:
@@ -161,7 +168,7 @@ def end_use(state_dir: str, claim: ClaimRecord, gone: Collection[str]) -> bool:
 def refuse_running(state_dir: str, claim: ClaimRecord) -> None:
     """Raise CdiError if a container or command runs that was started with the claim."""
     running = [
-        f"{user.container} (its file is damaged, so it counts as running)" if user.fault else user.container
+        f"{user.container} (its file is damaged: see `fleet-cdi claim check`)" if user.fault else user.container
         for user in read_users(state_dir, claim)
         if user.runs
     ]

@@ -141,7 +141,7 @@ EXPLANATIONS = (
             "; run `fleet-cdi claim gc`",
             "; run `fleet-cdi claim restore`",
             "; remove the file that is not the claim's",
-            "; see if the container runs (`podman ps`, `docker ps`); if it does not, remove the file",
+            "; if it does not, remove the file, and give the claim back if nothing else uses it",
             "for it any more",
         ),
         means=(

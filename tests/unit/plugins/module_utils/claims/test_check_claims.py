@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users im
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ASKED
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.system import process_mark
 from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.claims.conftest import BOOT
@@ -48,17 +50,26 @@ class TestCheck:
     def test_the_damaged_mark_of_a_container(self, claims):
         claim, _changed = claims.add("one", "gpu:1", release_on_stop=True)
         claims.start_container(claim, "a")
+        claims.change("one", boot_id=process_mark.boot_id())  # marks are of the boot of this kernel
+        check = partial(claims.check, boot=process_mark.boot_id())
         path = Path(users_path(claims.places.state_dir, claim), "a")
         content = path.read_text()
         for damaged in ("", content[:-3], content.replace("-", "+", 1)):
             path.write_text(damaged)
-            ((id_, fault, advice),) = claims.check()
-            assert (id_, fault) == ("one", NO_MARK.format(path)) and "remove the file" in advice
-            assert claims.collect().freed == ()
-            with pytest.raises(CdiError, match=r"a \(its file is damaged, so it counts as running\)"):
+            ((id_, fault, advice),) = check()
+            assert (id_, fault) == ("one", NO_MARK.format(path)) and "remove the file, and give" in advice
+            assert claims.collect(boot=process_mark.boot_id()).freed == ()
+            with pytest.raises(CdiError, match=r"a \(its file is damaged: see `fleet-cdi claim check`\)"):
                 claims.delete("one")
         path.unlink()
-        assert claims.check() == [] and claims.delete("one")
+        assert check() == [] and claims.delete("one")
+
+    def test_a_mark_that_is_damaged_keeps_no_claim_that_a_reboot_ended(self, claims):
+        claim, _changed = claims.add("one", "gpu:1", release_on_stop=True)
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("damaged")
+        ((_id, fault, _advice),) = claims.check(boot="boot-2")
+        assert fault == "ended with the last reboot (release_on_stop)"
+        assert claims.collect(boot="boot-2", check=True).freed == claims.collect(boot="boot-2").freed == ("one",)
 
     def test_a_node_that_is_another_device_now(self, claims):
         claims.add("one", "gpu:1")

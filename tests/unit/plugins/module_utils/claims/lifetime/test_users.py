@@ -29,7 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group, process_mark
 from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import device_scope
 
-CLAIM = ClaimRecord(WantedClaim("job/42", {"gpu": 1}), token="0011")
+CLAIM = ClaimRecord(WantedClaim("job/42", {"gpu": 1}), token="0011", boot_id=process_mark.boot_id())
 
 
 @pytest.fixture
@@ -92,6 +92,15 @@ def test_one_with_a_damaged_file_counts_as_running_and_says_so(state, mark):
     (user,) = read_users(state, CLAIM)
     assert (user.container, user.runs) == ("a", True) and user.fault.startswith(f"{path}: is ")
     assert not end_use(state, CLAIM, {"a"})
+
+
+def test_no_container_of_a_claim_of_an_earlier_boot_runs_whatever_its_file_says(state):
+    """Else a claim that the reboot ended is never given back."""
+    with open(f"{users_path(state, CLAIM)}/a", "w", encoding="ascii") as file:
+        file.write("damaged")
+    before = CLAIM._replace(boot_id="an-earlier-boot")
+    assert read_users(state, before) == (ClaimUser("a", False),)
+    assert end_use(state, before, {"a"})
 
 
 @pytest.mark.parametrize("put", [os.mkdir, os.mkfifo, lambda path: os.symlink("nowhere", path)])
