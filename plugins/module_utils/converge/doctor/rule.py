@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple
 
 from ... import files
 from . import advice
-from .view import HostView
+from .view import CHANGED, HostView
 
 SHOWN = 3  # names or problems in the text of a finding; its details have all of them
 CHANGE = "was changed since fleet.cdi wrote it"
@@ -85,7 +85,7 @@ def _finding(rule: DoctorRule, symptoms: Sequence[Symptom], view: HostView) -> H
     else:
         details = tuple(dict.fromkeys(one.problem for one in symptoms))
         problem = _some(details, "; ")
-    if rule.theirs and _is_changed_spec(first.subject, view):
+    if not rule.general and _is_changed_spec(first.subject, view):
         problem = f"{CHANGE}; {problem}"
     return HostFinding(
         rule.name,
@@ -112,8 +112,8 @@ def _next(rule: DoctorRule, subject: str, view: HostView) -> str:
 
 
 def _is_changed_spec(path: str, view: HostView) -> bool:
-    """Return True if fleet.cdi wrote the spec, and it is another one now."""
-    return bool(view.wanted.manifest.kind_of(path) and view.written.files.get(files.canonical(path)))
+    """Return True if fleet.cdi wrote the spec, and its content is another one now."""
+    return bool(view.wanted.manifest.kind_of(path)) and view.written.files.get(files.canonical(path)) == CHANGED
 
 
 def _some(texts: Sequence[str], between: str) -> str:

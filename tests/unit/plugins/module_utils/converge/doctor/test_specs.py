@@ -132,6 +132,24 @@ class TestSpecs:
         step = advice.REFRESH if made else advice.PROVISION
         assert f"`mv {path} {path}.old`" in found.next and found.next.endswith(f"; then {step}")
 
+    @pytest.mark.parametrize(("path", "other", "rule"), [
+        ("run/a.json", "etc/b.json", "shadowed"), ("etc/b.json", "etc/a.json", "conflict"),
+    ])  # fmt: skip
+    def test_a_changed_spec_of_ours_is_told_with_what_its_names_meet(self, host, path, other, rule):
+        host.put(path, "x", ours=True)
+        host.put(path, "x", env=["A=2"])  # by hand
+        host.put(other, "x")
+        (found,) = host.diagnose()
+        assert found.rule == rule and found.problem.startswith("was changed since fleet.cdi wrote it; ")
+
+    def test_a_spec_of_ours_in_a_directory_of_others_was_not_changed(self, host):
+        """It may not be moved away: no writer writes there any more."""
+        path = host.put("etc/a.json", "x", ours=True, deviceNodes=[{"path": "/dev/fleet-cdi-none"}])
+        (host.root / "etc").chmod(0o777)
+        (found,) = [one for one in host.diagnose() if one.subject == path]
+        assert found.rule == "node-missing" and not found.problem.startswith("was changed")
+        assert "load its driver" in found.next and "mv " not in found.next
+
     @pytest.mark.parametrize(
         ("damage", "rule"),
         [("gone", "spec-gone"), ("edited", "spec-changed"), ("cut", "invalid"), ("twice", "conflict")],
