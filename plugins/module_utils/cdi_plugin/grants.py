@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Optional
@@ -15,6 +16,7 @@ from ..allocation.holds.collect import Collected
 from ..allocation.holds.pod_holds import holder, is_kept
 from ..allocation.holds.report import GrantProblem, Info
 from ..allocation.ledger import schema
+from ..allocation.ledger.examine import examine
 from ..allocation.ledger.grant import Grant, Hold, Key
 from ..allocation.ledger.ledger import Ledger
 from ..allocation.ledger.migrate import migrate
@@ -62,6 +64,10 @@ class Operator:
         self.boot_id = inventory.boot_id(host.root)
         self.ledger = Ledger(host.state_dir, self.boot_id)
         self.configurations = [one for config_dir in config_dirs for one in find(config_dir).configurations]
+
+    def ledger_is_new(self) -> bool:
+        """Return True if nothing was ever granted on this host: there is no store, nor a trace of one that is gone."""
+        return not os.path.lexists(self.ledger.path) and not examine(self.host.state_dir, self.boot_id).state
 
     def look(self) -> GrantsView:
         """Return all grants, checked against the inventory and the pools. Raises CdiError."""

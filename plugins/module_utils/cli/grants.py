@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any, Callable
 
@@ -19,6 +18,7 @@ from . import operand
 from .taken_options import refuse_options
 from .terminal import complain, say, say_document, table
 
+NO_STORE = "There is no store of grants: nothing was granted here, or `fleet-cdi doctor` names the loss."
 OPEN_HEADER = ("DEVICE", "NODE", "HELD BY", "OPEN IN")
 HEADER = ("REQUEST", "BY", "OWNER", "STATE", "PROVED", "DEVICES")
 PROVED = {True: "yes", False: "no", None: "-"}
@@ -33,13 +33,13 @@ def run(arguments: Any, paths: Layout) -> int:
         raise CdiError(f"{arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
     refuse_options(arguments)
     operator = Operator(paths, directories(read_manifest(paths.state_dir).files))
-    if not os.path.exists(operator.ledger.path) and arguments.action in NEED_A_STORE:
+    if operator.ledger_is_new() and arguments.action in NEED_A_STORE:
         NEED_A_STORE[arguments.action](operator, arguments)
         document, lines = _opened(operator, arguments, ())
         if arguments.json:
             say_document({"grants": [], "stamp": operator.stamp(), **document}, sort_keys=False)
         else:
-            say(operator.stamp(), "Nothing was ever granted on this host.", *lines)
+            say(operator.stamp(), NO_STORE, *lines)
         return 0
     status = action(operator, arguments)
     for text in operator.ledger.reports:

@@ -74,6 +74,7 @@ EXPLANATIONS = (
         more="fleet-cdi grants list",
         rules=(
             "ledger-gone",
+            "ledger-lost",
             "ledger-damaged",
             "ledger-unusable",
             "ledger-incomplete",

@@ -23,7 +23,7 @@ from ...spec.items import items_of
 from ...spec.registry import all_edits
 from .rule import DoctorRule, Symptom
 from .specs import told_kinds, unresolved
-from .view import HostView
+from .view import LEDGER_LOST, HostView
 
 
 def _is(state: str, view: HostView) -> Iterator[Symptom]:
@@ -32,12 +32,11 @@ def _is(state: str, view: HostView) -> Iterator[Symptom]:
         yield Symptom(found.path, found.problem)
 
 
-def _gone(view: HostView) -> Iterator[Symptom]:
-    """Find a store that is gone, with the claims that show it if nothing else does."""
+def _ledger_lost(view: HostView) -> Iterator[Symptom]:
+    """Find a store that only claims tell of."""
     found = view.running.ledger
-    for symptom in _is(examine.GONE, view):
-        claims = [fault.id for fault in view.running.claims if found.path in fault.causes]
-        yield from (symptom._replace(name=id_) for id_ in claims or ("",))
+    for symptom in _is(LEDGER_LOST, view):
+        yield from (symptom._replace(name=fault.id) for fault in view.running.claims if found.path in fault.causes)
 
 
 def _incomplete(view: HostView) -> Iterator[Symptom]:
@@ -90,13 +89,19 @@ def _advised(advice: str, view: HostView) -> Iterator[Symptom]:
     What several claims have for one cause is one finding, and none if another rule tells of the cause.
     """
     told = _told(view)
+    specs: dict[str, tuple[str, ...]] = {}  # id of a claim, or path of its spec -> its specs
+    for path, id_ in view.written.claim_specs.items():
+        specs[id_] = (*specs.get(id_, ()), path)
+        specs[path] = (path,)
     for fault in view.running.claims:
+        if fault.advice != advice:
+            continue
         untold = [one for one in fault.causes if told.isdisjoint((one, one.partition("=")[0]))]
-        specs = tuple(path for path, id_ in view.written.claim_specs.items() if fault.id in (path, id_))
-        if fault.advice == advice and fault.shared:
-            yield from (Symptom(cause, fault.shared, fault.id, specs) for cause in untold)
-        elif fault.advice == advice and len(untold) == len(fault.causes):
-            yield Symptom(fault.id, fault.fault, explains=specs)
+        explained = specs.get(fault.id, ())
+        if fault.shared:
+            yield from (Symptom(cause, fault.shared, fault.id, explained) for cause in untold)
+        elif len(untold) == len(fault.causes):
+            yield Symptom(fault.id, fault.fault, explains=explained)
 
 
 def _told(view: HostView) -> set[str]:
@@ -104,7 +109,7 @@ def _told(view: HostView) -> set[str]:
     ledger = view.running.ledger
     changed = (path for path, state in view.written.files.items() if state)
     kinds = (*told_kinds(view), *(one.subject for one in unresolved(view)))
-    gone = (ledger.path,) if ledger.state == examine.GONE else ()
+    gone = (ledger.path,) if ledger.state in (examine.GONE, LEDGER_LOST) else ()
     return {*changed, *view.written.configuration_errors, *kinds, *gone}
 
 
@@ -112,6 +117,7 @@ ACCOUNT = (
     "`fleet-cdi grants gc --complete FILE` with the list of all requests, or `fleet-cdi grants accept-loss` when no "
     "device is in use"
 )
+REBUILD = f"`fleet-cdi grants list` rebuilds it; then, if it says that grants may be lost, {ACCOUNT}"
 
 # Advice of `claim check` -> the name of its rule, and the next step. Rule `conflict` says what a CLASH is.
 ADVICE = {
@@ -133,8 +139,13 @@ ADVICE = {
 }
 
 RULES = (
-    DoctorRule("ledger-gone", _gone, f"restore it from a backup; or {ACCOUNT}"),
-    DoctorRule("ledger-damaged", partial(_is, examine.DAMAGED), f"`fleet-cdi grants list` rebuilds it; then {ACCOUNT}"),
+    DoctorRule("ledger-gone", partial(_is, examine.GONE), REBUILD),
+    DoctorRule(
+        "ledger-lost",
+        _ledger_lost,
+        "restore it from a backup; or give back each claim named (`fleet-cdi claim del ID`) and ask for it again",
+    ),
+    DoctorRule("ledger-damaged", partial(_is, examine.DAMAGED), REBUILD),
     DoctorRule("ledger-unusable", partial(_is, examine.UNUSABLE), "do what it says; then `fleet-cdi grants list`"),
     DoctorRule("ledger-incomplete", _incomplete, ACCOUNT),
     DoctorRule(

@@ -57,7 +57,7 @@ def _manifest_changed(view: HostView) -> Iterator[Symptom]:
 
 def _irregular(view: HostView) -> Iterator[Symptom]:
     for path, problem in view.written.irregular.items():
-        yield Symptom(path, problem, explains=(path,))
+        yield Symptom(path, problem, explains=(path, path.removesuffix("-journal")))
 
 
 def _untrusted(view: HostView) -> Iterator[Symptom]:

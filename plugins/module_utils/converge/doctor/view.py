@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories, documents, files
-from ...allocation.ledger.examine import GONE as LEDGER_GONE
 from ...allocation.ledger.examine import Examined, examine
 from ...claims import ended
 from ...claims.check_claims import ClaimFault, check_claims, claim_specs
@@ -102,6 +101,7 @@ class Written(NamedTuple):
 
 
 GONE, CHANGED = "gone", "changed"
+LEDGER_LOST = "lost"  # state of a store of which nothing is left but claims
 
 
 class LiveDevices(NamedTuple):
@@ -393,10 +393,10 @@ def _claims(places: Layout, written: Written, boot_id: str, store: Examined) -> 
 
 
 def _with_claims(store: Examined, claims: tuple[ClaimFault, ...]) -> Examined:
-    """Return the store as gone if nothing is left of it and claims have grants of it."""
-    if os.path.lexists(store.path) or not any(store.path in fault.causes for fault in claims):
+    """Return the store as lost if nothing is left of it and claims have grants of it."""
+    if store.state or os.path.lexists(store.path) or not any(store.path in fault.causes for fault in claims):
         return store
-    return store._replace(state=LEDGER_GONE, problem="it is not there, and claims have grants of it")
+    return store._replace(state=LEDGER_LOST, problem="nothing is left of it, and claims have grants of it")
 
 
 def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapping[str, str]]:

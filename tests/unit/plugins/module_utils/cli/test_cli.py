@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import devices as verb
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import managed_keys
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -131,7 +132,7 @@ def test_options_stand_anywhere(fleet_cdi, arguments, tmp_path):
     valid.write_text(fleet_cdi("grants", "list")[1].splitlines()[0])
     arguments = [str(valid) if word == "FILE" else word for word in arguments]
     status, out, err = fleet_cdi("grants", *arguments)
-    assert (status, err) == (0, "") and out.endswith("Nothing was ever granted on this host.\n")
+    assert (status, err) == (0, "") and out.endswith(f"{grants.NO_STORE}\n")
     assert fleet_cdi("grants", "--nonsense", *arguments)[0] == 2
 
 

@@ -17,6 +17,7 @@ from layouts import layout_beside
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import examine
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.schema import VERSION
@@ -76,8 +77,21 @@ def listed(host, path, *lines):
 
 def test_nothing_was_ever_granted(host):
     status, out, err = host.fleet_cdi("list")
-    assert (status, out.splitlines()[1:], err) == (0, ["Nothing was ever granted on this host."], "")
+    assert (status, out.splitlines()[1:], err) == (0, [grants.NO_STORE], "")
     assert not host.state.exists()
+
+
+@pytest.mark.parametrize(("left", "kept"), [("ledger.log", ["a"]), ("ledger.lock", [])])
+def test_a_store_that_is_gone_is_rebuilt_from_what_is_left(host, left, kept):
+    """Doctor says so (rule ledger-gone), and has nothing to say afterwards."""
+    host.add(host.conf, "tty:1", "a")
+    for path in host.state.glob("ledger.*"):
+        if path.name != left:
+            path.unlink()
+    assert host.fleet_cdi("list")[0] == (0 if kept else 1)
+    host.fleet_cdi("accept-loss")
+    assert (host.fleet_cdi("list")[0], held(host)) == (0, kept)
+    assert examine(str(host.state), inventory.boot_id()).state == ""
 
 
 def test_who_holds_what(host):

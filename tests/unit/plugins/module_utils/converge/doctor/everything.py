@@ -266,4 +266,9 @@ def link(path):
     path.symlink_to("..elsewhere")
 
 
+def fifo(path):
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
 DAMAGES = (delete, empty, truncate, corrupt, edit, link)

@@ -221,7 +221,7 @@ def test_a_ledger_that_is_gone_is_told_and_not_its_claims(claims, left):
     names = [name for name in os.listdir(claims.state) if name.startswith("ledger.") and name not in left]
     claims.forget(*names)
     (found,) = claims.found()
-    assert (found.rule, found.subject) == ("ledger-gone", f"{claims.state}/ledger.db")
+    assert (found.rule, found.subject) == ("ledger-gone" if left else "ledger-lost", f"{claims.state}/ledger.db")
     if not left:  # nothing but the claims tells of it
         assert found.details == IDS
 

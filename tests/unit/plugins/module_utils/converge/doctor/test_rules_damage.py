@@ -29,6 +29,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doct
     append,
     delete,
     edit,
+    fifo,
     link,
     truncate,
 )
@@ -41,7 +42,7 @@ def everything(tmp_path_factory):
 
 
 CASES = yaml.safe_load(Path(__file__).with_name("rules_damage.yml").read_text(encoding="utf-8"))
-WAYS = {way.__name__: way for way in (*DAMAGES, append, another_boot)}
+WAYS = {way.__name__: way for way in (*DAMAGES, append, another_boot, fifo)}
 ABSENT = ("claims.unused", USER)  # also absent where no claim waits, and no container uses it: nothing shows a loss
 
 
@@ -283,13 +284,14 @@ def test_a_manifest_that_is_gone_shows_by_what_is_there_with_it(everything):
 
 
 @pytest.mark.parametrize(
-    ("kept", "subject", "rule_", "step"),
+    ("kept", "rule_", "step"),
     [
-        ((), "state/ledger.db", "ledger-gone", "`fleet-cdi grants gc --complete FILE`"),
-        (("ledger.log",), "state/ledger.db", "ledger-gone", "`fleet-cdi grants gc --complete FILE`"),
+        ((), "ledger-lost", "`fleet-cdi claim del ID`"),
+        (("ledger.log",), "ledger-gone", "`fleet-cdi grants list`"),
+        (("ledger.lock",), "ledger-gone", "`fleet-cdi grants list`"),
     ],
 )
-def test_a_store_that_is_gone_with_what_is_beside_it(everything, kept, subject, rule_, step):
+def test_a_store_that_is_gone_with_what_is_beside_it(everything, kept, rule_, step):
     """It shows by the claims, if nothing else is left of it: the next claim would get their devices."""
     files = list(Path(everything.state).glob("ledger.*"))
     moved = [path for path in files if path.name not in kept]
@@ -297,7 +299,7 @@ def test_a_store_that_is_gone_with_what_is_beside_it(everything, kept, subject, 
         path.rename(everything.root / path.name)
     try:
         (found,) = [one for one in everything.findings() if one.rule != "disabled"]
-        assert (found.rule, step in found.next) == (rule_, True) and found.subject.endswith(subject)
+        assert (found.rule, step in found.next) == (rule_, True) and found.subject.endswith("state/ledger.db")
     finally:
         for path in moved:
             (everything.root / path.name).rename(path)
