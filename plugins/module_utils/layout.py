@@ -72,3 +72,13 @@ def device_state_path(state_dir: str) -> str:
 def ledger_path(state_dir: str) -> str:
     """Return the path of the store of grants."""
     return f"{state_dir.rstrip('/')}/ledger.db"
+
+
+def ledger_lock(ledger: str) -> str:
+    """Return the path of the lock file of the store at `ledger`."""
+    return os.path.join(os.path.dirname(ledger), "ledger.lock")
+
+
+def ledger_log(ledger: str) -> str:
+    """Return the path of the log of the store at `ledger`."""
+    return os.path.join(os.path.dirname(ledger), "ledger.log")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Optional
@@ -16,9 +15,9 @@ from ..allocation.holds.collect import Collected
 from ..allocation.holds.pod_holds import holder, is_kept
 from ..allocation.holds.report import GrantProblem, Info
 from ..allocation.ledger import schema
-from ..allocation.ledger.examine import examine
 from ..allocation.ledger.grant import Grant, Hold, Key
 from ..allocation.ledger.ledger import Ledger
+from ..allocation.ledger.lock_file import has_traces
 from ..allocation.ledger.migrate import migrate
 from ..claims.store import claimed_requests
 from ..discovery import device_lookup, inventory
@@ -67,7 +66,7 @@ class Operator:
 
     def ledger_is_new(self) -> bool:
         """Return True if nothing was ever granted on this host: there is no store, nor a trace of one that is gone."""
-        return not os.path.lexists(self.ledger.path) and not examine(self.host.state_dir, self.boot_id).state
+        return not has_traces(self.ledger.path)
 
     def look(self) -> GrantsView:
         """Return all grants, checked against the inventory and the pools. Raises CdiError."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
 from .. import files
+from ..allocation.ledger.lock_file import has_traces
 from ..layout import Layout, ledger_path
 from ..manifest import read_manifest
 from ..protocol.configurations import Configuration, directories, find
@@ -32,8 +33,6 @@ from .store import alone, read_claim, read_claims, write_claim
 
 if TYPE_CHECKING:
     from ..spec.registry import Registry
-
-BESIDE_LEDGER = ("ledger.lock", "ledger.log")
 
 
 class AddedClaim(NamedTuple):
@@ -137,7 +136,7 @@ def check_wanted(places: Layout, boot_id: str, wanted: WantedClaim, reuse: bool)
                 + (f" that can be used: {why}" if why else ". Module cdi_plugin writes one.")
             )
         found += these
-    if not os.path.lexists(ledger_path(places.state_dir)):
+    if not has_traces(ledger_path(places.state_dir)):
         _refuse_without_ledger(places, boot_id, wanted)
     return tuple(found)
 
@@ -150,8 +149,6 @@ def _refuse_without_ledger(places: Layout, boot_id: str, wanted: WantedClaim) ->
     from .ledger_grants import LedgerGrants  # a host has a ledger from its first claim on
 
     path = ledger_path(places.state_dir)
-    if any(os.path.lexists(os.path.join(places.state_dir, name)) for name in BESIDE_LEDGER):
-        return  # by these, the ledger notices that it is gone
     ledger = LedgerGrants(places, boot_id)
     for claim in read_claims(places.state_dir).claims:
         if claim.state != ASKED and not claim.ended_by_reboot(boot_id) and ledger.devices(claim):

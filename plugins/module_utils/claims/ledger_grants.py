@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
+from ..allocation.ledger.lock_file import has_traces
 from ..layout import Layout, ledger_path
 from ..protocol.configurations import read
 from ..protocol.errors import ProtocolError
@@ -86,7 +87,7 @@ class LedgerGrants:
         return self._held
 
     def _read(self) -> Held:
-        if not os.path.lexists(os.path.join(self._state_dir, "ledger.db")):  # a question would create it
+        if not has_traces(ledger_path(self._state_dir)):  # a question would create it
             return {}
         # Imported here, because the import of SQLite takes long, and a refresh without claims asks nothing.
         from ..allocation.ledger.ledger import Ledger

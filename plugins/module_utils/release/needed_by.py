@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .. import documents
-from ..layout import REFRESH_SERVICE, UNIT_DIR, USUAL, ledger_path
+from ..layout import REFRESH_SERVICE, UNIT_DIR, USUAL, ledger_lock, ledger_log, ledger_path
 from ..manifest import read_manifest
 from ..records import CdiError
 from . import guard, launcher, tree
@@ -113,7 +113,9 @@ def _defaults(prefix: str) -> dict[str, Any]:
 
 
 def _has_records(state_dir: str, prefix: str) -> bool:
-    return os.path.lexists(ledger_path(state_dir)) or bool(needed_by(state_dir, (), prefix))
+    ledger = ledger_path(state_dir)
+    beside = (ledger_log(ledger), ledger_lock(ledger))  # the store can be gone, and the grants be known by its log
+    return any(map(os.path.lexists, (ledger, *beside))) or bool(needed_by(state_dir, (), prefix))
 
 
 def said(needs: Sequence[Need]) -> str:

@@ -27,7 +27,6 @@ from .grant import Unreadable
 from .lock_file import Left
 from .tables import StoreState, checksum, decode_state
 
-NAME = "ledger.log"
 ROOM = 1 << 18  # bytes of zeros behind a new log's first entry; at least half of the size of that entry
 LEAST = 1 << 15  # with less room, a new log is made
 

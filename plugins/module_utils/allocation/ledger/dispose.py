@@ -9,9 +9,10 @@ import os
 import time
 from contextlib import suppress
 
+from ...layout import ledger_lock, ledger_log
 from .errors import Refused
 from .ledger import Ledger
-from .lock_file import gate
+from .lock_file import Left, gate, has_traces
 from .store_file import connected, discard
 from .tables import Tables
 
@@ -26,7 +27,7 @@ def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
     Stores that were put aside as damaged stay, unless `force`. Raises Refused if a device is granted, unless `force`;
     Unusable if the store can't tell.
     """
-    if not os.path.lexists(ledger.path):
+    if not has_traces(ledger.path):
         if not check:
             _discard_unfinished(ledger.path)
             discard(_put_aside(ledger.path) if force else ())
@@ -36,11 +37,13 @@ def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
         return True
     directory = os.path.dirname(ledger.path)
     deadline = time.monotonic() + WAIT
-    with gate(os.path.join(directory, "ledger.lock"), deadline):
+    with gate(ledger_lock(ledger.path), deadline) as held:
         with connected(ledger.path, deadline) as db:
             db.execute("BEGIN IMMEDIATE")  # check again: no other process can grant now
             _refuse(ledger, len(Tables(db).grants()), force)
-        os.unlink(ledger.path)
+        # The traces first: a kill in between leaves no file from which the grants would come back.
+        held.leave(Left())
+        discard([ledger_log(ledger.path), ledger.path])
         discard(os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED))
         discard(_put_aside(ledger.path) if force else ())
     with suppress(OSError):  # the directory has files of others
@@ -60,7 +63,7 @@ def _discard_unfinished(path: str) -> None:
     directory = os.path.dirname(path)
     rest = [os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED)]
     if any(map(os.path.lexists, rest)):
-        with gate(os.path.join(directory, "ledger.lock"), time.monotonic() + WAIT) as held:
+        with gate(ledger_lock(path), time.monotonic() + WAIT) as held:
             # The lock file notes a store that was used and is missing now: its grants may be found again (rebuild.py).
             if not os.path.lexists(path) and not held.left().boot_id:
                 discard(rest)

@@ -12,11 +12,11 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from ...layout import ledger_path
+from ...layout import ledger_lock, ledger_log, ledger_path
 from ...records import CdiError
 from . import store_file
 from .grant import Grant
-from .lock_file import Left, peek
+from .lock_file import Left, has_traces, peek
 
 if TYPE_CHECKING:  # imports SQLite
     from .tables import StoreState
@@ -40,12 +40,9 @@ class Examined(NamedTuple):
 def examine(state_dir: str, boot_id: str) -> Examined:
     """Examine the store in `state_dir`; `boot_id` is that of the running kernel."""
     path = ledger_path(os.path.abspath(state_dir))
-    lock = os.path.join(os.path.dirname(path), "ledger.lock")
-    left = peek(lock)
+    lock = ledger_lock(path)
     if not os.path.lexists(path):
-        from . import commit_log  # here, because SQLite loads slowly
-
-        if left.boot_id or os.path.lexists(os.path.join(os.path.dirname(path), commit_log.NAME)):
+        if has_traces(path):
             return Examined(path, GONE, "it was here, and is gone with the grants in it", None)
         return Examined(path)
     from . import errors  # here, because SQLite loads slowly
@@ -74,7 +71,7 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
     from .grant import WITHHELD, decode
     from .tables import grants_of
 
-    beside = os.path.join(os.path.dirname(path), commit_log.NAME)
+    beside = ledger_log(path)
     state: Optional[StoreState] = None
     damage: Optional[errors.Damaged] = None
     try:

@@ -228,6 +228,16 @@ class Ledger:
         """Return all grants, oldest first. Reads the whole store. Raises Unusable."""
         return self.transact(lambda tables: tables.grants())
 
+    def known_grants(self) -> list[Grant]:
+        """Return all grants, oldest first. Raises Unusable, and Incomplete if a damage may have lost others."""
+
+        def operation(tables: Tables) -> list[Grant]:
+            if not tables.state.complete:
+                raise Incomplete(self._incomplete(tables))
+            return tables.grants()
+
+        return self.transact(operation)
+
     def accept_loss(self) -> bool:
         """Allow new grants again although some may be lost. Return True if they were forbidden. Raises Unusable.
 

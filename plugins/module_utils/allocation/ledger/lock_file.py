@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, Optional
 
+from ...layout import ledger_lock, ledger_log
 from . import errors
 
 
@@ -80,6 +81,15 @@ def _left(handle: int) -> Left:
         return Left(words[0], int(words[1]), numbers[:STAT], numbers[STAT:])
     except (OSError, ValueError, IndexError):
         return Left()
+
+
+def has_traces(ledger: str) -> bool:
+    """Return True if the store at `ledger` is there, or was: its log is there, or the lock file has a note of it.
+
+    Then the first call of a Ledger opens it or rebuilds it, and does not begin a new one. Needs no SQLite, which loads
+    slowly.
+    """
+    return os.path.lexists(ledger) or os.path.lexists(ledger_log(ledger)) or bool(peek(ledger_lock(ledger)).boot_id)
 
 
 @contextmanager

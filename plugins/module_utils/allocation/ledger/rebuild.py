@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, Optional
 
+from ...layout import ledger_log
 from . import commit_log, errors
 from .errors import Damaged, DevicesTaken, Moved
 from .grant import MARK, Stored, Unreadable, decode, encode
@@ -45,7 +46,7 @@ def rebuild(path: str, what: str, deadline: float, least: int = 0) -> str:
     the gate. Raises Unusable; Moved if another process wrote to the store or its log meanwhile. The damaged store then
     stays in its place.
     """
-    log = os.path.join(os.path.dirname(path), commit_log.NAME)
+    log = ledger_log(path)
     before = look(path), look(log)
     found = salvage(path, least)
     with replacing(path, deadline):
@@ -125,7 +126,7 @@ def salvage(path: str, least: int = 0) -> Salvage:
     """
     rows = list(readable(path))
     pieces = [piece for name in (path, f"{path}-journal") for piece in carve(content(name))]
-    entries, logged = _logged(os.path.join(os.path.dirname(path), commit_log.NAME))
+    entries, logged = _logged(ledger_log(path))
     texts = rows + pieces + entries
     states = [state for state in map(_state, texts) if state is not None and state.generation >= least]
     state = max(states, key=lambda item: item.generation) if states else None

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Optional, TypeVar
 
-from ...layout import ledger_path
+from ...layout import ledger_lock, ledger_log, ledger_path
 from . import commit_log, errors, schema
 from .errors import Damaged, Moved, Unusable
 from .lock_file import Gate, Left, gate, peek
@@ -61,8 +61,8 @@ class Store:
         self.boot_id = boot_id
         self.wait = wait
         self.reports: list[str] = []  # about rebuilds
-        self._lock = os.path.join(self.directory, "ledger.lock")
-        self._log = os.path.join(self.directory, commit_log.NAME)
+        self._lock = ledger_lock(self.path)
+        self._log = ledger_log(self.path)
         self._own = 0  # generations that transactions of this object made
         self._keep = keep
         self._db: Optional[sqlite3.Connection] = None  # open between transactions with `keep`

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Optional
 
 from ...records import CdiError
@@ -33,13 +32,14 @@ class GrantedDevices:
     def _read(self) -> dict[str, tuple[str, ...]]:
         # Imported here, because the import of SQLite takes a third of the time of a whole refresh.
         from ...allocation.ledger.ledger import Ledger
+        from ...allocation.ledger.lock_file import has_traces
 
         ledger = Ledger(self._state_dir, self._boot_id)
         held: dict[str, tuple[str, ...]] = {}
-        if not os.path.exists(ledger.path):  # a question would create it
+        if not has_traces(ledger.path):  # a question would create it
             return held
         try:
-            for grant in ledger.grants():
+            for grant in ledger.known_grants():
                 who = f"request {grant.key.request_id} ({grant.key.resource_type}/{grant.key.plugin})"
                 for name in {name for hold in grant.holds for name in hold.locks()}:
                     held[name] = (*held.get(name, ()), who)

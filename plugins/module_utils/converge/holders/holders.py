@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ... import files
+from ...allocation.ledger.lock_file import has_traces
 from ...discovery import inventory
 from ...layout import ledger_path
 from ...manifest import Manifest
@@ -37,13 +37,16 @@ class NamedDevices(NamedTuple):
 
 
 def grants(state_dir: str) -> list[Grant]:
-    """Return all grants of the host; none if it never granted anything. Raises CdiError if the store can't be read."""
-    if not os.path.lexists(ledger_path(state_dir)):  # a question would create it
+    """Return all grants of the host; none if it never granted anything.
+
+    Raises CdiError if the store can't be read, or if a damage may have lost grants.
+    """
+    if not has_traces(ledger_path(state_dir)):  # a question would create it
         return []
     # Imported here, because few hosts have a store, and the import of SQLite takes long.
     from ...allocation.ledger.ledger import Ledger
 
-    return Ledger(state_dir, inventory.boot_id()).grants()
+    return Ledger(state_dir, inventory.boot_id()).known_grants()
 
 
 def named_holders(grant: Grant) -> str:
@@ -136,7 +139,7 @@ def containers_with(
 
 
 def written(manifest: Manifest) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return path -> devices, as `offered` returns them, of every spec that we wrote and that is unchanged.
+    """Return path -> devices, as `offered` returns them, of every spec that we wrote, changed since or not.
 
     Specs that can't be read are left out.
     """
@@ -146,7 +149,7 @@ def written(manifest: Manifest) -> dict[str, dict[str, tuple[str, ...]]]:
             continue
         try:
             live = files.read(path)
-            if live is not None and manifest.owns(path):
+            if live is not None:
                 found[path] = offered(codec.decode(live.content, path))
         except CdiError:
             continue

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
+from ...allocation.ledger.lock_file import has_traces
 from ...device_plugin.config import configuration
 from ...device_plugin.kubelet import unix_sockets
 from ...discovery import inventory
@@ -53,7 +54,7 @@ def _free(
     state_dir: str, sockets: Iterable[str], configured: Iterable[configuration.PluginSettings], check: bool
 ) -> list[str]:
     """Free the holds for Kubernetes after their teardown, unless pods may still use them. Raises CdiError."""
-    if not os.path.lexists(ledger_path(state_dir)):
+    if not has_traces(ledger_path(state_dir)):
         return []
     # Imported here, because few hosts have a store, and the import of SQLite takes long.
     from ...allocation.holds import pod_holds

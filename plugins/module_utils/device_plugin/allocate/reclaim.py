@@ -26,6 +26,7 @@ from ...allocation.holds import pod_holds
 from ...allocation.holds.pod_holds import UnitsRefused, Want, unit_key
 from ...allocation.ledger.grant import ACTIVE, INTERRUPTED, PENDING, WITHHELD, GrantPart, Key
 from ...allocation.ledger.ledger import Ledger
+from ...allocation.ledger.lock_file import has_traces
 from ...protocol.errors import ProtocolError
 from ..config.configuration import PROFILE, ResourceSettings
 from ..config.unit_ids import unit_id
@@ -82,7 +83,7 @@ class Reclaimer:
         starts = self._starts
         offered = {resource.name: resource for resource in resources}
         used = {(name, unit_id(one)) for name, one in in_use.devices} if in_use else set()
-        found = list(pod_holds.holds(self._ledger.grants())) if os.path.lexists(self._ledger.path) else []
+        found = list(pod_holds.holds(self._ledger.grants())) if has_traces(self._ledger.path) else []
         listed = {part.token for key, part in found if part.token in self._listed or key[1:] in used}
         missed: dict[tuple[str, str], float] = {}
         due: dict[str, list[tuple[Key, GrantPart]]] = {}

@@ -5,9 +5,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import dispose as dispose_file
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 
 
@@ -18,3 +24,47 @@ def test_where_there_is_no_store_nothing_is_removed(tmp_path: Path) -> None:
     unfinished.write_text("")
     assert not dispose(ledger, check=True) and unfinished.exists()
     assert not dispose(ledger) and not unfinished.exists()
+
+
+class Killed(BaseException):
+    """The end of a process that is killed."""
+
+
+@pytest.fixture
+def granted(tmp_path: Path) -> Ledger:
+    """A store in which a request holds a device."""
+    ledger = Ledger(str(tmp_path), "boot-1")
+    ledger.add(Key("gpu", "rule", "req-1"), {"gpu": 1}, lambda _held: [Hold("gpu0", "vendor.com/gpu")], "claims")
+    return ledger
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_store_whose_file_is_gone_still_holds_what_its_log_has(granted: Ledger, check: bool) -> None:
+    os.unlink(granted.path)
+    with pytest.raises(Refused, match="granted to 1 request"):
+        dispose(granted, check)
+    assert [grant.key.request_id for grant in granted.grants()] == ["req-1"]
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_kill_leaves_all_grants_or_none(granted: Ledger, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """What force took away does not come back, and the next call goes on."""
+    left = number
+    unlink = os.unlink
+
+    def killed(path: str) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Killed
+        unlink(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dispose_file.os, "unlink", killed)
+        try:
+            dispose(granted, force=True)
+        except Killed:
+            assert dispose(granted, check=True, force=True) == os.path.exists(granted.path)
+    dispose(granted, force=True)
+    os.makedirs(os.path.dirname(granted.path), exist_ok=True)  # whoever removes the last file removes it
+    assert os.listdir(os.path.dirname(granted.path)) == [] and granted.grants() == []

@@ -13,8 +13,9 @@ import subprocess
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import commit_log, errors
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import ledger_log
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.ledger.stores import (
     FILES,
     add,
@@ -145,7 +146,7 @@ def test_a_store_without_a_log_is_read(disk):
     """An older release keeps none."""
     ledger, mount = disk
     add(ledger(), 1)
-    os.unlink(os.path.join(os.path.dirname(ledger().path), commit_log.NAME))
+    os.unlink(ledger_log(ledger().path))
     mount("ro")
     assert held(ledger("boot-2")) == [1]
 
