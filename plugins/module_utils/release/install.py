@@ -39,6 +39,7 @@ from .tree import (
     is_on_path,
     launchers_of,
     leads_here,
+    leads_to_page,
     link,
     link_commands,
     locked,
@@ -49,6 +50,7 @@ from .tree import (
     runnable,
     set_on_path,
     set_shared,
+    shared_links,
     state_of,
     target_of,
     unlink_commands,
@@ -100,8 +102,9 @@ def present(
         shared = possible_links(prefix) if _wants_links(prefix, on_path) else ()
         plan = _plan(prefix, release, python, launchers, linked, shared)
         changed = plan.before != plan.after
-        if check and changed:
-            _check_writable(prefix)
+        if changed:
+            new = [ON_PATH] if linked and not leads_here(prefix) else []
+            _check_writable(prefix, (*new, *(one for one in shared if not leads_to_page(prefix, one))))
         if check or not changed or (archive is None and not plan.whole):
             return InstallOutcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
         with locked(prefix):
@@ -192,8 +195,8 @@ def remove(prefix: str, check: bool = False) -> InstallOutcome:
         ours = [name for name in (RECORD, LOCK) if os.path.lexists(at(prefix, name))]
         unnoted = begun(prefix)
         changed = before != gone or bool(ours or unnoted)
-        if check and changed:
-            _check_writable(prefix)
+        if changed:
+            _check_writable(prefix, (*([ON_PATH] if is_on_path(prefix) else []), *shared_links(prefix)))
         if not changed or check:
             return InstallOutcome(changed, before, gone)
         with locked(prefix):
@@ -316,7 +319,9 @@ def _check_directories(prefix: str) -> None:
             raise CdiError(f"{error.filename}: is not a directory; choose another prefix, or move it away") from None
 
 
-def _check_writable(prefix: str) -> None:
-    """Raise CdiError if the prefix can't be written, as far as this is known without writing: for check mode."""
+def _check_writable(prefix: str, links: Iterable[str] = ()) -> None:
+    """Raise CdiError if the prefix, or one of `links`, can't be written, as far as this is known without writing."""
     for name in ("bin", "lib"):
         files.check_directory(os.path.join(prefix, name))
+    for link_ in links:
+        files.check_directory(os.path.dirname(link_))

@@ -427,6 +427,6 @@ def explained(prefix: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        path = error.filename or prefix
+        path = error.filename2 or error.filename or prefix  # of a link that can't be made, its own path
         advice = documents.advice(error) or "Look at that path and run again"
         raise CdiError(f"{path}: {error.strerror or error}. {advice}; what was active before still is.") from None

@@ -70,7 +70,8 @@ def test_user_without_permission_is_told(target):
 
         said = in_child(act)
         assert said.startswith(
-            f"{directory}/cdi: can't make it: Permission denied. Run as root (`sudo`, or `become: true` in a playbook)"
+            f"{directory}/cdi/bin: can't write into it: Permission denied. Run as root (`sudo`, or `become: true` in a "
+            "playbook)"
         ), said
         assert os.listdir(directory) == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import install, integrity, tree
@@ -50,6 +51,31 @@ def test_the_command_is_on_the_path_until_it_is_removed(target, on_path):
     assert target.install(release).changed and on_path.is_symlink()
     target.remove()
     assert not os.path.lexists(on_path)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_where_no_link_can_be_made_nothing_is(target, on_path, monkeypatch, check):
+    """A read-only /usr, as of image-based systems."""
+    release = target.release()
+    before = target.tree()
+    check_directory = files.check_directory
+
+    def read_only(path):
+        if path == str(on_path.parent):
+            raise CdiError(f"{path}: can't write into it: Read-only file system")
+        check_directory(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "check_directory", read_only)
+        with pytest.raises(CdiError, match=f"{on_path.parent}: can't write into it"):
+            target.install(release, check=check)
+        assert target.tree() == before
+    target.install(release)
+    monkeypatch.setattr(files, "check_directory", read_only)
+    installed = target.tree()
+    with pytest.raises(CdiError, match=f"{on_path.parent}: can't write into it"):
+        target.remove(check=check)
+    assert target.tree() == installed
 
 
 @pytest.mark.counterpart("acl")
