@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Callable, Optional
 
 from ..files import read
 from ..manifest import FileWrite, Manifest, locked_manifest, read_before_look
+from ..records import CdiError
 from .change import MODE, Change, Plan
 
 
@@ -32,11 +35,27 @@ def apply(look_and_plan: Callable[[Manifest], Plan], state_dir: str, check: bool
     with locked_manifest(state_dir) as locked:
         if not (before.still_counts(locked) and all(map(_holds, plan.changes))):
             plan = look_and_plan(locked)
+        kinds = locked.kinds
+        former = {kind: kinds[kind] for kind, after in plan.kinds.items() if _takes_names(kinds.get(kind), after)}
         locked.remember(plan.kinds)
-        locked.write_all(
-            FileWrite(one.path, one.after, one.kind, MODE, one.by, one.ours, one.back) for one in plan.changes
-        )
+        try:
+            locked.check(change.path for change in plan.changes)
+            locked.write_all(
+                FileWrite(one.path, one.after, one.kind, MODE, one.by, one.ours, one.back) for one in plan.changes
+            )
+        except CdiError:
+            # Else the next refresh would drop what this run could not, without a question who holds it. What only adds
+            # devices stays wanted: the next refresh with room offers them, and doctor says why they are not there.
+            with suppress(CdiError):
+                locked.remember(former)
+            raise
     return plan
+
+
+def _takes_names(before: Optional[Mapping[str, Any]], after: Optional[Mapping[str, Any]]) -> bool:
+    """Return True if a device loses a name, by the records of a kind before and after (kinds/memory.py, `offered`)."""
+    offered, now = (record["offered"] if record else {} for record in (before, after))
+    return any(not set(names).issubset(now.get(id_, ())) for id_, names in offered.items())
 
 
 def _holds(change: Change) -> bool:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .. import files
+from .. import documents, files
 from ..claims.calls import Caller
 from ..claims.device_name import request_id
 from ..claims.ended import this_boot
@@ -22,6 +22,7 @@ from ..manifest import Manifest, locked_manifest, read_manifest
 from ..records import CdiError
 from ..release.needed_by import check_state_dir
 from ..runtimes import containers
+from ..runtimes.docker import FEATURE
 from .driver import device_links
 from .holders import holders
 from .last_refresh import forget_notes, inventories
@@ -35,6 +36,7 @@ from .services.device_plugin_removal import tidy
 from .services.device_plugin_unit import RUN_DIR
 
 UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
+UNWRITTEN = "Nothing was touched"
 UNREADABLE = "Nothing was touched; force needs this file, too"
 
 LATE = (
@@ -123,7 +125,8 @@ def _check_records(places: Layout) -> None:
         raise CdiError(
             f"{manifest.path}: {lost}, so fleet.cdi can't take back all that it did. Restore it from a backup; or "
             "provision this host again with the same settings, so that its files become ours again, and then take it "
-            "back; or remove by hand all that fleet.cdi wrote, these files last. Nothing was changed."
+            "back (our keys in files of others, as in docker's daemon.json, stay then); or remove by hand all that "
+            "fleet.cdi wrote, these files last. Nothing was changed."
         )
 
 
@@ -137,7 +140,7 @@ def _caller(places: Layout) -> Caller:
 
 def _undo(state_dir: str, check: bool, force: bool) -> Undone:
     manifest = read_manifest(state_dir)
-    held = () if force else _held(manifest, state_dir)
+    held = (*_unwritable(manifest), *(() if force else _held(manifest, state_dir)))
     if held:
         return Undone((), (), tuple(one.refusal for one in held))
     ours = manifest.files or manifest.kinds or manifest.edits or manifest.links or _unrecorded(manifest)
@@ -226,10 +229,38 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[HeldFile, ...]:
             path = next(path for path, one in specs.items() if container.devices[0] in one)
             has = holders.some(container.devices)
             found.append(HeldFile(path, f"{path}: {container} has {has}", "Stop it first"))
+    found += _held_by_docker(manifest, names)
     for why in asked.unknown if asked.may_run else ():
         path = next(iter(specs))
         found.append(HeldFile(path, f"{path}: a container may have {holders.some(names)} ({why})"))
     return tuple(found)
+
+
+def _held_by_docker(manifest: Manifest, ours: Collection[str]) -> Iterator[HeldFile]:
+    """Yield the file of docker in which we turned CDI on, while a container runs with a CDI device of another tool."""
+    for path, record in manifest.edits.items():
+        if not record["for"].startswith("docker/") or list(FEATURE) not in [key["path"] for key in record["keys"]]:
+            continue
+        for container in containers.using("docker").containers:
+            others = [name for name in container.devices if name not in ours]
+            if container.runs and others:
+                who = f"{path}: {container} has {holders.some(others)}, and docker has CDI by this file"
+                yield HeldFile(path, who, "Stop it first")
+
+
+def _unwritable(manifest: Manifest) -> tuple[HeldFile, ...]:
+    """Return each file that the system does not let us take back, as on a read-only file system."""
+    results = manifest.take_back_all(check=True, force=True)
+    for path in manifest.edits:
+        try:
+            managed_keys.take_back_keys(manifest, path, check=True)
+        except CdiError as error:
+            results[path] = error
+    return tuple(
+        HeldFile(path, str(error).rstrip("."), rest=UNWRITTEN)
+        for path, error in sorted(results.items())
+        if isinstance(error, documents.CallFailed)
+    )
 
 
 def _discard_rest(state_dir: str) -> None:
