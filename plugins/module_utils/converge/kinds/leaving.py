@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
+from ...discovery.out_of_service import health_of
 from ...records import CdiError
 from ...runtimes import containers
+from ...spec.items import items_of
 from ..holders import holders
 from ..holders.granted import GrantedDevices
 from .memory import Memory
@@ -61,6 +63,9 @@ def keep_held(
     if choice == DROP or live is None:
         return KeptKind(wanted)
     nodes = holders.offered(live)
+    if wanted.entries is not None and before is None:
+        _refuse_unremembered(wanted.kind, seen, live, granted, find)
+        return KeptKind(wanted)
     if before is None or wanted.content is not None:
         return _of_content(wanted, live, nodes, choice, find)
     every = holders.every(wanted.kind)
@@ -125,8 +130,10 @@ def check_served(
 
 def _dropped(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str, tuple[str, ...]]:
     """Return id -> names of the offered devices that the settings drop."""
-    here = {device.id for device in seen.found.devices}
-    gone = {id_: names for id_, names in before.offered.items() if id_ not in here}
+    out = {device.id for device in seen.found.devices if health_of(device, seen.disabled)}
+    # The settings also say which devices the host itself uses: these are found, and are not to be offered.
+    here = {device.id for device in seen.found.devices if device.health.is_usable}
+    gone = {id_: names for id_, names in before.offered.items() if id_ not in here | out}
     if wanted.entries is None or wanted.entries != before.wanted["entries"]:
         return gone
     # Under the same settings a missing device was not dropped; docs/refresh.md describes what happens to it.
@@ -144,12 +151,33 @@ def _renamed(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str
     return {id_: [name for name in had[id_] if name not in now[id_]] for id_ in now if id_ in had}
 
 
+def _refuse_unremembered(
+    kind: str, seen: FoundDevices, live: Mapping[str, Any], granted: GrantedDevices, find: holders.Find
+) -> None:
+    """Raise CdiError if a held device leaves a spec of which the manifest has no settings: it can't be kept."""
+    stay = {name for device in seen.found.devices if device.health.is_usable for name in device.qualified_names}
+    stay.add(every := holders.every(kind))
+    nodes = holders.offered(live)
+    items = {f"{kind}={one['name']}": items_of(one.get("containerEdits") or {}) for one in live["devices"]}
+    gone = {name: paths for name, paths in nodes.items() if name not in stay}
+    found = find({**gone, every: nodes.get(every, ())} if gone else {})
+    held = []
+    for name in gone:
+        by = (*(who for item in sorted(items.get(name, ())) for who in granted.by(item)), *_users(found, (name, every)))
+        held += [HeldDevice((name,), tuple(dict.fromkeys(by)))] if by else []
+    if held:
+        raise CdiError(
+            f"the spec of {kind}: {_named(held)}, and can't be kept, as the manifest has no settings of this kind. "
+            "Nothing was changed. Give the devices back (`fleet-cdi claim del ID` for claims; DEL, or `fleet-cdi "
+            "grants gc FILE`) and remove the containers, or let the settings offer them still, or let on_held be "
+            "'drop' to take them now."
+        )
+
+
 def _of_content(
     wanted: WantedKind, live: Mapping[str, Any], nodes: Mapping[str, Sequence[str]], choice: str, find: holders.Find
 ) -> KeptKind:
     """Do the same for a spec of explicit content, which no request can hold."""
-    if wanted.entries is not None:
-        return KeptKind(wanted)
     content = wanted.content or {}
     stay = {f"{wanted.kind}={device.get('name')}" for device in content.get("devices", ())}
     gone = {name: paths for name, paths in nodes.items() if name not in stay}

@@ -32,7 +32,7 @@ from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
 from .keep_lost import KeptDevices, Terms, find_replaced, keep_lost_devices, listed, with_lost
 from .memory import Memory, memory_of
-from .plan_spec import is_lost, plan_spec, room_made
+from .plan_spec import is_lost, is_ours, plan_spec, room_made
 
 ADVICE = "Choose another inventory, or remove it."  # for an inventory that is not ours
 
@@ -153,14 +153,15 @@ def live_spec(around: HostSpecs, path: str) -> Optional[dict[str, Any]]:
 
 
 def our_spec(kind: str, around: HostSpecs, manifest: Manifest) -> tuple[str, Optional[dict[str, Any]]]:
-    """Return (path, spec) of the kind as we wrote it: here, or in the directory that the settings named before.
+    """Return (path, spec) of the kind, changed by others or not: here, or in the directory that was named before.
 
-    None without such a spec, or if it was changed since. Raises CdiError if it can't be read now.
+    None without a spec of ours. Raises CdiError if it can't be read now.
     """
     here = os.path.join(around.directory, names.file_name(kind))
     others = [path for path, record in manifest.files.items() if record["kind"] == kind]
     for path in dict.fromkeys((here, *others)):
-        spec = live_spec(around, path) if manifest.owns(path) else None
+        ours = is_ours(path, manifest) or is_lost(path, kind, files.read(path), manifest)
+        spec = live_spec(around, path) if ours else None
         if spec is not None:
             return path, spec
     return here, None

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import leaving, memory, spec_info
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import FoundDevices, WantedKind
@@ -23,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers impo
 from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.failing_read import failing_read
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import ENTRIES, KIND, id_of
+from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 CARDS = {id_of(1): ("0", "0000:00:01.0"), id_of(2): ("1", "0000:00:02.0")}
 OTHERS = {"cards": {"profile": "rule", "kind": KIND, "match": {"driver": "other"}}}
@@ -149,6 +151,14 @@ ONLY_2 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/de
 NOT_1 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/dev/card[234]"}}}
 HELD = "FC1306"  # the page about held devices
 JOB = Requests(_1="request a (card/rule)")
+NEITHER_1 = {"cards": {**ONLY_2["cards"], "name_by": ["pci"]}}
+
+
+class Items(Requests):
+    """A ledger that is asked by what the devices consist of."""
+
+    def by(self, device):
+        return ("request a (card/rule)",) if device == "node:/dev/card1" else ()
 
 
 class TestOtherSettings:
@@ -267,6 +277,74 @@ class TestOtherSettings:
         run(None, has(web="one"), spec_dir="other", content={"devices": [two]})
         host.spec_path = host.root / "other" / host.spec_path.name
         assert sorted(device["name"] for device in host.devices()) == ["one", "two"]
+
+    @pytest.mark.parametrize("entries", [ONLY_2, None])
+    @pytest.mark.parametrize("who", ["container", "request"])
+    def test_who_changed_the_spec_took_no_device_away(self, host, run, entries, who):
+        held = {"find": has(web="0")} if who == "container" else {"requests": JOB}
+        host.insert(1, 2)
+        run(WIDE)
+        host.spec_path.write_text(host.spec_path.read_text() + "\n")
+        with pytest.raises(CdiError, match=f"{KIND}=0 is held by .*Nothing was changed"):
+            run(entries, on_held="fail", **held)
+        assert [one.names for one in run(entries, **held).held] == [(f"{KIND}=0",)]
+        assert host.spec()["0"] == "/dev/card1"
+
+    @pytest.mark.parametrize("who", ["container", "request"])
+    def test_nor_did_who_lost_the_manifest(self, host, run, who):
+        """Nobody can keep the device then: its id is not known."""
+        held = {"find": has(web="0")} if who == "container" else {"requests": Items()}
+        host.insert(1, 2)
+        run(WIDE)
+        (host.root / "state/manifest.json").unlink()
+        with pytest.raises(CdiError, match=f"{KIND}=0 is held by .*the manifest has no settings of this kind"):
+            run(NEITHER_1, **held)
+        assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
+        run(NEITHER_1, on_held="drop", **held)
+        assert host.spec() == {"0000:00:02.0": "/dev/card2"}
+
+    @pytest.mark.parametrize("who", ["container", "request"])
+    def test_what_the_settings_leave_to_the_host_is_dropped(self, host, run, who):
+        """A disk that a filesystem uses is offered only if the settings name it."""
+        disk = "/sys/devices/pci0000:00/0000:00:01.0/ata1/block/sda"
+        tree = {f"{disk}/holders/dm-0": {}, "/sys/devices/pci0000:00/0000:00:01.0": {"subsystem": "bus/pci"}}
+        node = {"MAJOR": 8, "MINOR": 0, "DEVNAME": "sda", "DEVTYPE": "disk"}
+        render({"devices": {disk: {"subsystem": "class/block", "uevent": node}, **tree}}, host.tree)
+        os.makedirs(f"{host.tree}/proc", exist_ok=True)
+        run({"disk": {"profile": "block", "kind": KIND, "disks": ["sda"]}})
+        name, *_more = offered = host.spec()
+        (id_,) = host.listed()
+        requests = Requests()
+        requests.held = {id_: ("request a (disk/rule)",)} if who == "request" else {}
+        held = {"find": has(web=name) if who == "container" else None, "requests": requests}
+        named = {"disk": {"profile": "block", "kind": KIND}}
+        with pytest.raises(CdiError, match=r"is held by .*Nothing was changed"):
+            run(named, on_held="fail", **held)
+        assert run(named, **held).held and host.spec() == offered
+        run(named)
+        assert host.spec() == {}
+
+    @pytest.mark.parametrize("entries", [ONLY_2, None])
+    def test_a_write_that_fails_leaves_the_settings_of_before(self, host, run, entries, monkeypatch):
+        """Else the next refresh drops the device, and asks nobody who got it meanwhile."""
+        host.insert(1, 2)
+        run(WIDE)
+        before, kinds = host.spec(), read_manifest(host.places.state_dir).kinds
+        replace, remove = files.replace, files.remove
+
+        def fails(path, *given, **more):
+            if path == str(host.spec_path):
+                raise CdiError(f"{path}: No space left on device")
+            return (replace if given else remove)(path, *given, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "replace", fails)
+            patch.setattr(files, "remove", fails)
+            with pytest.raises(CdiError, match="No space left on device"):
+                run(entries)
+        assert read_manifest(host.places.state_dir).kinds == kinds
+        host.refresh(grace=0)
+        assert host.spec() == before
 
     def test_a_read_of_the_spec_that_fails_once_takes_nothing_away(self, host, run):
         host.insert(1, 2)
