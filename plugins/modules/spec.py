@@ -109,8 +109,9 @@ options:
       - V(drop) removes it anyway.
       - Where our spec makes room for one of another tool (O(on_foreign_kind)), no held device can stay in it. Under
         V(keep) a warning then names who holds one by a name that the other spec does not offer.
-      - Containers of containerd and CRI-O are the kubelet's, whose devices count as granted. Those of an ordinary
-        user's podman are not seen.
+      - Containers of containerd and CRI-O are not asked. What pods got from the device plugin of this collection is
+        granted; of pods with another plugin and of C(nerdctl) nothing is known. Nor are containers of an ordinary
+        user's podman seen.
     type: str
     choices: [keep, fail, drop]
     default: keep

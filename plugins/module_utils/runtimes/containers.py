@@ -12,8 +12,8 @@ podman 4.3    Config.CreateCommand alone, as a word of `--device`; for a contain
               nodes in HostConfig.Devices once it was started
 podman 5      the same, and `--gpus` (by its source, not measured); podman 4 takes that word and ignores it
 
-Containers of containerd and CRI-O are the kubelet's, whose holds are in the ledger. Those of podman for an ordinary
-user are that user's, and not seen.
+Containers of containerd and CRI-O are not asked: what pods got from our device plugin is in the ledger, and of others,
+as of nerdctl, nothing is known. Those of podman for an ordinary user are that user's, and not seen.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def list_containers() -> ListedContainers:
 def using(engine: str) -> RunningContainers:
     """The containers of `engine` that were made with any CDI device.
 
-    Docker alone is asked: podman can't be told to read no CDI, and containers of the others are the kubelet's.
+    Docker alone is asked: podman can't be told to read no CDI, and of containers of the others nothing is known.
     """
     if engine != "docker":
         return RunningContainers(())
