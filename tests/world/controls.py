@@ -117,6 +117,7 @@ CONTROLS = {
         "part 9: a grant made in the same millisecond as the list counted as younger than it",
         ((grants, "stamp", _milliseconds),),
         ("gc: kept",),
+        48,
     ),
     "one token for all holds of a unit": Control(
         "the late release of a pod's hold frees that of the next pod",
@@ -134,7 +135,6 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
-        3,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
@@ -157,7 +157,7 @@ CONTROLS = {
             (collect_claims, "write_claim", lambda *_all: None),
         ),
         ("claim lost", "claim gc", "not restored", "claim without a spec"),
-        21,
+        55,
     ),
     "an ADD that sees no claim of DRA": Control(
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",
@@ -169,7 +169,7 @@ CONTROLS = {
         "part 9: a device that a DRA driver's spec names by another path goes out twice",
         ((StrangeNodes, "look", lambda _self, _at: SameNodes()),),
         ("granted twice", "offered"),
-        2,
+        3,
     ),
     "a refresh that drops what is held": Control(
         "part 8: a device that someone has goes from its spec",
@@ -187,7 +187,7 @@ CONTROLS = {
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
-        4,
+        2,
     ),
     "no refresh in this boot": Control(
         "found by the world: pods get what was granted before the boot, and a refresh makes a second unit of it",
