@@ -56,7 +56,7 @@ def foreign() -> Iterator[None]:
         for path in written:
             os.unlink(path)
         for directory in made:
-            with contextlib.suppress(OSError):  # somebody has put something there
+            with contextlib.suppress(OSError):  # another process has put a file there
                 directory.rmdir()
 
 
@@ -79,7 +79,7 @@ def docker() -> Iterator[str]:
                     time.sleep(0.5)
                 yield "a docker of this test runs"
                 if daemon.poll() is not None:
-                    sys.exit("docker did not survive: somebody ended it")
+                    sys.exit("docker has ended meanwhile; expected that it runs to the end")
             finally:
                 daemon.terminate()
                 daemon.wait()

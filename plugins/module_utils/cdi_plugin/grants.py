@@ -65,7 +65,7 @@ class Operator:
         self.configurations = [one for config_dir in config_dirs for one in find(config_dir).configurations]
 
     def ledger_is_new(self) -> bool:
-        """Return True if nothing was ever granted on this host: there is no store, nor a trace of one that is gone."""
+        """Return True if the host has no store of grants, and no file that tells of an earlier one."""
         return not has_traces(self.ledger.path)
 
     def look(self) -> GrantsView:

@@ -18,7 +18,7 @@ from . import operand
 from .taken_options import refuse_options
 from .terminal import complain, say, say_document, table
 
-NO_STORE = "There is no store of grants: nothing was granted here, or `fleet-cdi doctor` names the loss."
+NO_STORE = "This host has no store of grants. If one was lost, `fleet-cdi doctor` names the loss."
 OPEN_HEADER = ("DEVICE", "NODE", "HELD BY", "OPEN IN")
 HEADER = ("REQUEST", "BY", "OWNER", "STATE", "PROVED", "DEVICES")
 PROVED = {True: "yes", False: "no", None: "-"}

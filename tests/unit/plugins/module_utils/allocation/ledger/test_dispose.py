@@ -66,5 +66,5 @@ def test_a_kill_leaves_all_grants_or_none(granted: Ledger, monkeypatch: pytest.M
         except Killed:
             assert dispose(granted, check=True, force=True) == os.path.exists(granted.path)
     dispose(granted, force=True)
-    os.makedirs(os.path.dirname(granted.path), exist_ok=True)  # whoever removes the last file removes it
+    os.makedirs(os.path.dirname(granted.path), exist_ok=True)  # dispose removes an empty directory
     assert os.listdir(os.path.dirname(granted.path)) == [] and granted.grants() == []

@@ -151,7 +151,7 @@ ONLY_2 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/de
 NOT_1 = {"cards": {**WIDE["cards"], "match": {"subsystem": "card", "node": "/dev/card[234]"}}}
 HELD = "FC1306"  # the page about held devices
 JOB = Requests(_1="request a (card/rule)")
-NEITHER_1 = {"cards": {**ONLY_2["cards"], "name_by": ["pci"]}}
+ONLY_2_BY_ADDRESS = {"cards": {**ONLY_2["cards"], "name_by": ["pci"]}}
 
 
 class Items(Requests):
@@ -298,9 +298,9 @@ class TestOtherSettings:
         run(WIDE)
         (host.root / "state/manifest.json").unlink()
         with pytest.raises(CdiError, match=f"{KIND}=0 is held by .*the manifest has no settings of this kind"):
-            run(NEITHER_1, **held)
+            run(ONLY_2_BY_ADDRESS, **held)
         assert host.spec() == {"0": "/dev/card1", "1": "/dev/card2"}
-        run(NEITHER_1, on_held="drop", **held)
+        run(ONLY_2_BY_ADDRESS, on_held="drop", **held)
         assert host.spec() == {"0000:00:02.0": "/dev/card2"}
 
     @pytest.mark.parametrize("who", ["container", "request"])
