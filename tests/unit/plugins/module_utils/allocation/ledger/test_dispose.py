@@ -64,7 +64,8 @@ def test_a_kill_leaves_all_grants_or_none(granted: Ledger, monkeypatch: pytest.M
         try:
             dispose(granted, force=True)
         except Killed:
-            assert dispose(granted, check=True, force=True) == os.path.exists(granted.path)
+            there = os.path.exists(granted.path)
+            assert dispose(granted, check=True, force=True) == there, "nothing may tell of a store that is removed"
     dispose(granted, force=True)
     os.makedirs(os.path.dirname(granted.path), exist_ok=True)  # dispose removes an empty directory
     assert os.listdir(os.path.dirname(granted.path)) == [] and granted.grants() == []
