@@ -241,11 +241,14 @@ def _held_by_docker(manifest: Manifest, ours: Collection[str]) -> Iterator[HeldF
     for path, record in manifest.edits.items():
         if not record["for"].startswith("docker/") or list(FEATURE) not in [key["path"] for key in record["keys"]]:
             continue
-        for container in containers.using("docker").containers:
+        found = containers.using("docker")
+        for container in found.containers:
             others = [name for name in container.devices if name not in ours]
             if container.runs and others:
                 who = f"{path}: {container} has {holders.some(others)}, and docker has CDI by this file"
                 yield HeldFile(path, who, "Stop it first")
+        for why in found.unknown if found.may_run else ():
+            yield HeldFile(path, f"{path}: a container may have CDI devices ({why})")
 
 
 def _unwritable(manifest: Manifest) -> tuple[HeldFile, ...]:

@@ -150,7 +150,8 @@ def using(engine: str) -> RunningContainers:
         found = [(document, _requested(document)) for document in ENGINES[engine]()]
         return RunningContainers(tuple(_container(engine, document, names) for document, names in found if names))
     except UNTOLD as error:
-        return RunningContainers((), (f"{engine}: its containers can't be told: {error}",))
+        trouble = f"{engine}: its containers can't be told: {error}"
+        return RunningContainers((), (trouble,), MONITORED[engine]())
 
 
 def _container(engine: str, document: Mapping[str, Any], devices: Sequence[str]) -> Container:

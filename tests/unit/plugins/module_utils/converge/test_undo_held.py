@@ -116,6 +116,21 @@ def test_docker_keeps_cdi_while_a_container_runs_with_a_device_of_another_tool(e
     assert docker.content != ours
 
 
+@pytest.mark.parametrize("runs", [True, False])
+def test_docker_keeps_cdi_while_it_can_not_be_asked_and_a_container_may_run(docker, tmp_path, monkeypatch, runs):
+    monkeypatch.setitem(containers.MONITORED, "docker", lambda: runs)
+    places = Layout(docker.state, str(tmp_path / "inventory"), prefix=str(tmp_path), spec_dirs=(str(tmp_path),))
+    docker.write(THEIRS)
+    docker.converge()
+    ours = docker.content
+    kept = undo(places).kept
+    assert (
+        (docker.content == ours)
+        == runs
+        == (f"a container may have CDI devices (docker: its containers can't be told: {WHY}" in str(kept))
+    )
+
+
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("force", [True, False])
 def test_what_the_system_does_not_let_go_stops_all(written, engines, monkeypatch, check, force):
