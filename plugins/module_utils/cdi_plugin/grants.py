@@ -23,7 +23,7 @@ from ..claims.store import claimed_requests
 from ..discovery import device_lookup, inventory
 from ..discovery.inventory import Inventory
 from ..layout import Layout
-from ..protocol.configurations import DIRECTORY, find
+from ..protocol.configurations import DIRECTORY, find, may_be_of
 from ..protocol.plugin_args import settings
 from ..protocol.pools import pool_path
 from ..records import NODE, CdiError, Device, Node, items
@@ -62,7 +62,9 @@ class Operator:
         self.host = host
         self.boot_id = inventory.boot_id(host.root)
         self.ledger = Ledger(host.state_dir, self.boot_id)
-        self.configurations = [one for config_dir in config_dirs for one in find(config_dir).configurations]
+        found = [find(config_dir) for config_dir in config_dirs]
+        self.configurations = [one for part in found for one in part.configurations]
+        self.unread = {path: error for part in found for path, error in part.errors.items()}
 
     def ledger_is_new(self) -> bool:
         """Return True if the host has no store of grants, and no file that tells of an earlier one."""
@@ -182,10 +184,15 @@ class Operator:
         return found
 
     def _tear_down(self, grant: Grant) -> None:
-        """Run the teardown of the configuration that made a grant. Does nothing if the configuration is gone."""
-        for one in self.configurations:
-            if (one.config.type, one.config.plugin) != grant.key[:2]:
-                continue
+        """Run the teardown of the configuration that made a grant. Does nothing if the configuration is gone.
+
+        Raises CdiError if it may be one that can't be read.
+        """
+        found = [one for one in self.configurations if (one.config.type, one.config.plugin) == grant.key[:2]]
+        for path, error in self.unread.items() if not found else ():
+            if may_be_of(grant.key.resource_type, path):
+                raise CdiError(f"{path}: {error}; expected the configuration that tells how the device is torn down")
+        for one in found:
             wants = settings(one.config)
             if wants.commands:
                 variables = {"CDI_REQUEST_ID": grant.key.request_id}

@@ -29,7 +29,7 @@ class Configuration(NamedTuple):
 
 
 class Configurations(NamedTuple):
-    """The valid configurations in the order of use, and the errors of others by path."""
+    """The valid configurations in the order of use, and the errors of others, and of directories, by path."""
 
     configurations: tuple[Configuration, ...]
     errors: dict[str, ProtocolError]
@@ -43,14 +43,14 @@ def find(
     `planned` are contents by path that files of `directory` will have; None: there will be no such file.
     """
     planned = planned or {}
+    failed: dict[str, ProtocolError] = {}
     paths = [
         os.path.join(directory, folder, name)
-        for folder in _names(directory, f"{resource_type}.d" if resource_type else ".d", bool(resource_type))
-        for name in _names(os.path.join(directory, folder), ".conf")
+        for folder in _names(directory, f"{resource_type}.d" if resource_type else ".d", failed, bool(resource_type))
+        for name in _names(os.path.join(directory, folder), ".conf", failed)
     ]
     new = [path for path in planned if os.path.dirname(os.path.dirname(path)) == directory]
     found = []
-    failed = {}
     for path in sorted({*paths, *new}, key=os.path.split):
         try:
             content = planned[path] if path in planned else _content(path)
@@ -69,6 +69,12 @@ def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ..
         if path.endswith(".conf") and os.path.dirname(path).endswith(".d")
     }
     return (usual, *sorted(others - {usual}))
+
+
+def may_be_of(resource_type: str, path: str) -> bool:
+    """Return True if a configuration of this type may be at `path`, which can't be read, or in that directory."""
+    folder = os.path.dirname(path) if path.endswith(".conf") else path
+    return not folder.endswith(".d") or os.path.basename(folder) == f"{resource_type}.d"
 
 
 def read(path: str) -> Configuration:
@@ -98,10 +104,16 @@ def _content(path: str) -> bytes:
     return content
 
 
-def _names(directory: str, ending: str, whole: bool = False) -> list[str]:
-    """Return the names in a directory with this ending, or equal to it if `whole`, sorted; [] without the directory."""
+def _names(directory: str, ending: str, failed: dict[str, ProtocolError], whole: bool = False) -> list[str]:
+    """Return the names in a directory with this ending, or equal to it if `whole`, sorted; [] without the directory.
+
+    If it can't be read, note in `failed` why.
+    """
     try:
         names = sorted(os.listdir(directory))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        failed[directory] = ProtocolError(errors.CONTENT, f"config: can't be read ({error.strerror})")
         return []
     return [name for name in names if (name == ending if whole else name.endswith(ending))]

@@ -23,7 +23,7 @@ from ...discovery.out_of_service import Disabled
 from ...discovery.snapshot import Snapshot
 from ...manifest import Manifest
 from ...protocol import pools
-from ...protocol.configurations import find
+from ...protocol.configurations import find, may_be_of
 from ...protocol.messages import Config
 from ...records import CdiError
 from ..change import Change, plan_file
@@ -37,7 +37,7 @@ class Pools(NamedTuple):
 
     documents: dict[str, bytes]  # path -> content
     failed: tuple[str, ...]  # why a configuration has no pool, one line for each
-    broken: frozenset[str] = frozenset()  # resource-types of the configurations without a pool
+    broken: frozenset[str] = frozenset()  # the paths of configurations without a pool, or of their directories
 
 
 def discover_pools(
@@ -71,8 +71,7 @@ def discover_pools(
                 documents[place] = head + b",\n" + document[1:]
         except CdiError as error:
             failed[path] = _named_by_arg(first, error)
-    broken = frozenset(os.path.basename(os.path.dirname(path))[: -len(".d")] for path in failed)
-    return Pools(documents, tuple(f"{path}: {error}" for path, error in failed.items()), broken)
+    return Pools(documents, tuple(f"{path}: {error}" for path, error in failed.items()), frozenset(failed))
 
 
 def _named_by_arg(first: Config, error: CdiError) -> CdiError:
@@ -100,7 +99,10 @@ def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, 
     for path in sorted(manifest.files):
         directory, name = os.path.split(path)
         old = directory != here and directory not in used and _is_pool(path, manifest)
-        unused = directory == here and path not in found.documents and name.split(".")[0] not in found.broken
+        type_ = name.partition(".")[0]
+        unused = (
+            directory == here and path not in found.documents and not any(may_be_of(type_, one) for one in found.broken)
+        )
         if (old or unused) and manifest.may_drop(path):
             changes += plan_file(path, None, manifest)
     return tuple(changes)

@@ -179,10 +179,13 @@ EXPLANATIONS = (
     Explanation(
         id="FC1462",
         title="A device is withheld",
-        messages=("is withheld: put it right, then `fleet-cdi grants release",),
+        messages=(
+            "is withheld: put it right, then `fleet-cdi grants release",
+            "expected the configuration that tells how the device is torn down",
+        ),
         means=(
-            "The last holder gave the device back, and its teardown command failed. The message begins with the words "
-            "of the command."
+            "The last holder gave the device back, and its teardown command failed, or the configuration that names "
+            "the command can't be read. The message begins with the words of the command, or with the file."
         ),
         why="The next user could find data or a state that the last user left.",
         do="Do by hand what the command should have done. Then free the device: `fleet-cdi grants release DEVICE`.",

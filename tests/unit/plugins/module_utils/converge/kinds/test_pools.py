@@ -73,6 +73,18 @@ def test_a_broken_configuration_is_named_and_hides_no_other(host, configure):
     assert not os.path.exists(host.root / "run/inventory.d")
 
 
+def test_a_directory_that_can_not_be_read_keeps_its_pools(host, configure):
+    host.insert(1)
+    path = configure("good", {**CONFIG, "args": ARGS})
+    host.refresh()
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.symlink_to(path.parent.name)  # root may read each directory, but not this one
+    (told,) = host.refresh().failed
+    assert told.startswith(f"{path.parent}: ") and told.endswith("can't be read (Too many levels of symbolic links)")
+    assert os.path.exists(path_of(host, ARGS))
+
+
 def test_undo_takes_pools_back(host, configure):
     configure("good", {**CONFIG, "args": ARGS})
     host.refresh()
