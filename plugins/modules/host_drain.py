@@ -42,6 +42,12 @@ options:
       - With O(state=in_service), put nothing back and fail if one of the devices would be unhealthy in service.
     type: bool
     default: false
+  allow_missing:
+    description:
+      - With O(only_healthy=true), also go on if the host does not have one of the devices any more, because its
+        settings leave it out or it was removed. Otherwise put nothing back and fail.
+    type: bool
+    default: false
   device_list:
     description:
       - The file that lists the devices of this boot. The pools of the executables beside it count too.
@@ -55,7 +61,8 @@ options:
 notes:
   - A partition or virtual function goes out of service with its whole device.
   - A container counts as a holder while it runs, if podman of root or docker made it with a device of the host, by any
-    of its names, by C(kind=all), or by a name in a spec of another tool.
+    of its names, by C(kind=all), or by a name in a spec of another tool. If one of them can't be asked while containers
+    of it may run, RV(held) has one more row, for any device.
 seealso:
   - module: fleet.cdi.device_state
   - module: fleet.cdi.host_report_info
@@ -102,11 +109,11 @@ held:
   elements: dict
   contains:
     device:
-      description: The id of the device.
+      description: The id of the device; empty for any device of the host.
       type: str
       sample: pci:0000:3b:00.0
     name:
-      description: Its qualified name.
+      description: Its qualified name, or V(any device) for what a container may have of which nothing is known.
       type: str
       sample: nvidia.com/gpu=0
     by:
@@ -128,6 +135,7 @@ MODULE: dict[str, Any] = {
         "state": {"type": "str", "choices": ["drained", "in_service"], "required": True},
         "reason": {"type": "str", "required": True},
         "only_healthy": {"type": "bool", "default": False},
+        "allow_missing": {"type": "bool", "default": False},
         "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
         "state_dir": {"type": "path", "default": "/var/lib/cdi"},
         **on_host.ARGUMENTS,

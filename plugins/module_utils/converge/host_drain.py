@@ -31,6 +31,7 @@ from .kinds.memory import memory_of
 from .kinds.refresh_all import optional, remembered
 
 DRAINED = "drained"  # else "in_service"
+ANY = "any device"  # what containers may have of which nothing is known
 SECONDS = 120.0  # limit for one command; it refreshes all specs
 
 Run = Callable[[Sequence[str], float], processes.Done]
@@ -39,8 +40,8 @@ Run = Callable[[Sequence[str], float], processes.Done]
 class DrainHolder(NamedTuple):
     """A device that is in use."""
 
-    device: str  # its id
-    name: str  # qualified
+    device: str  # its id; "" for any device of the host
+    name: str  # qualified; ANY for any device of the host
     by: tuple[str, ...]  # its holders: requests, pods, containers
 
 
@@ -65,8 +66,9 @@ def held_devices(
 ) -> tuple[list[DrainHolder], tuple[str, ...]]:
     """Return (the devices that grants or running containers use, why an engine could not be asked).
 
-    `registry` has names by which containers were made, besides those of the inventory (names_of_devices). A hold on a
-    device that no list has counts too. Raises CdiError if the ledger can't be read.
+    An engine that can't be asked, and whose containers may run, counts as a holder of any device. `registry` has names
+    by which containers were made, besides those of the inventory (names_of_devices). A hold on a device that no list
+    has counts too. Raises CdiError if the ledger can't be read.
     """
     store = examine(state_dir, boot_id)
     if store.grants is None:
@@ -84,28 +86,37 @@ def held_devices(
             for part in grant.parts:
                 for hold in part.holds if part.state != WITHHELD else ():
                     used.setdefault(hold.device, {})[holder(grant.key, part)] = None
-    found, trouble = holders.containers_with(devices, registry, find)
+    found, asked = holders.containers_with(devices, registry, find)
     for id_ in filter(found.__contains__, names):
         for container in found[id_]:
             if container.runs:
                 used.setdefault(id_, {})[str(container)] = None
-    return [DrainHolder(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()], trouble
+    held = [DrainHolder(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()]
+    if asked.trouble and asked.may_run:
+        held.append(DrainHolder("", ANY, tuple(f"a container, maybe ({why})" for why in asked.trouble)))
+    return held, asked.trouble
 
 
-def unhealthy(state_dir: str, devices: Sequence[str], out: Mapping[str, Disabled]) -> dict[str, str]:
-    """Return id -> why, for those of `devices` that would be unusable in service, with `out` out of service.
+def unhealthy(
+    state_dir: str, device_list: str, devices: Sequence[str], out: Mapping[str, Disabled]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return (id -> why, for those of `devices` that would be unusable in service, with `out` out of service; the ids
+    of those that the host does not have any more).
 
-    Raises CdiError if the manifest can't be read.
+    Devices of the pools beside `device_list` are there if they are listed. Raises CdiError if the manifest can't be
+    read.
     """
     kinds = read_manifest(state_dir).kinds
     wanted = [optional(remembered(kind, memory)) for kind, document in kinds.items() if (memory := memory_of(document))]
     found = discover_kinds(wanted, snapshot.take("/"), udev.enricher("/")[0], out)
     health = {one.id: one.health for kind in found.seen.values() for one in kind.found.devices}
-    return {
+    ill = {
         id_: health[id_].reason or health[id_].state
         for id_ in devices
         if id_ in health and not health[id_].is_usable and health[id_].state != "reserved"
     }
+    listed = {one.id for one in listed_devices(device_list)[0]}
+    return ill, tuple(id_ for id_ in devices if id_ not in health and id_ not in listed)
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -117,19 +128,28 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     release, state_dir, boot_id = guard.active(options["prefix"]), options["state_dir"], inventory.boot_id()
     there = read_disabled(state_dir)
     mine = marked(there, reason)
-    devices = listed_devices(options["device_list"])[0]
+    devices, unlisted = listed_devices(options["device_list"])
     held: list[DrainHolder] = []
     warnings: tuple[str, ...] = ()
     if options["state"] == DRAINED:
+        if unlisted and release and read_manifest(state_dir).kinds:
+            raise CdiError(f"{unlisted}; nobody can tell which devices to take out of service. Nothing was changed")
         chosen = to_take(devices, in_force(state_dir)) if release else []
         after = {**dict.fromkeys([*mine, *chosen], reason)}
     else:
         chosen, after = mine, {}
         others = {id_: one for id_, one in in_force(state_dir).items() if id_ not in mine}
-        ill = unhealthy(state_dir, chosen, others) if options["only_healthy"] and chosen else {}
-        if ill:
-            told = "; ".join(f"{id_}: {why}" for id_, why in ill.items())
-            raise CdiError(f"Not put back into service, because it is unhealthy: {told}. Nothing was changed.")
+        if options["only_healthy"] and chosen:
+            ill, missing = unhealthy(state_dir, options["device_list"], chosen, others)
+            if ill:
+                told = "; ".join(f"{id_}: {why}" for id_, why in ill.items())
+                raise CdiError(f"Not put back into service, because it is unhealthy: {told}. Nothing was changed.")
+            if missing and not options["allow_missing"]:
+                raise CdiError(
+                    "Not put back into service, because the host does not have these devices any more, or its settings "
+                    f"leave them out: {holders.some(missing)}. Nothing was changed. If that is intended, set "
+                    "allow_missing (fleet_cdi_upgrade_allow_missing of playbook fleet.cdi.upgrade)."
+                )
     if chosen and not release:
         raise CdiError(
             f"{options['prefix']}/lib/current: no release is active, so nothing can put these devices back into "

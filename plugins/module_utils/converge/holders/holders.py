@@ -124,8 +124,8 @@ def names_of_devices(devices: Sequence[Device], registry: Registry) -> dict[str,
 
 def containers_with(
     devices: Sequence[Device], registry: Registry, find: Find
-) -> tuple[dict[str, list[containers.Container]], tuple[str, ...]]:
-    """Return (id of each of `devices` -> the containers that were made with it, why an engine could not be asked).
+) -> tuple[dict[str, list[containers.Container]], containers.RunningContainers]:
+    """Return (id of each of `devices` -> the containers that were made with it, the answers of the engines).
 
     `registry` has names by which containers were made, besides those of the devices (names_of_devices).
     """
@@ -135,7 +135,7 @@ def containers_with(
     for one in asked.containers:
         for id_ in dict.fromkeys(id_ for name in one.devices for id_ in named[name].ids):
             found.setdefault(id_, []).append(one)
-    return found, asked.trouble
+    return found, asked
 
 
 def written(manifest: Manifest) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -146,14 +146,14 @@ def _going(made: _Decisions) -> tuple[Device, ...]:
 def _held(going: Sequence[Device], offered: Registry, places: Layout, find: holders.Find) -> tuple[str, ...]:
     """Return warnings about those of the devices that are held; `offered` has their names of before."""
     granted = GrantedDevices(places.state_dir, inventory.boot_id())
-    users, trouble = holders.containers_with(going, offered, find)
+    users, asked = holders.containers_with(going, offered, find)
     by = [(one.qualified_names[0], (*granted.by(one.id), *map(str, users.get(one.id, ())))) for one in going]
     held = [(name, who) for name, who in by if who]
     text = (
         f"{holders.held_by(held)}; out of service all the same: what runs keeps its device, and no container can be "
         "started or restarted with it. `fleet-cdi device enable NAME` puts a device back"
     )
-    return (*([text] if held else []), *trouble)
+    return (*([text] if held else []), *asked.trouble)
 
 
 def _unmet(report: Report, decided: Iterable[str], devices: Sequence[Device]) -> tuple[str, ...]:

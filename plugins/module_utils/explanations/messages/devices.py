@@ -62,6 +62,7 @@ EXPLANATIONS = (
             "run the discovery again (fleet-cdi refresh, or the provision playbook)",
             "inventory *: does not exist",
             "inventory *: was written in boot *, but this is boot",
+            "nobody can tell which devices to take out of service",
         ),
         means="Executables read the devices of this boot from the inventory. It is not usable.",
         why=(
@@ -299,5 +300,17 @@ EXPLANATIONS = (
             "container, nothing is to be done."
         ),
         more='python3 -c "import pyudev"',
+    ),
+    Explanation(
+        id="FC1221",
+        title="A device is missing after the work on a host",
+        messages=("Not put back into service, because the host does not have these devices any more*",),
+        means="A drain took the device out of service. Now the host does not have it, or its settings leave it out.",
+        why="The work lost the device, perhaps: a new driver that does not know a card. The host would have one less.",
+        do=(
+            "Look for the device: `fleet-cdi devices --scan`, the log of the kernel. If it is meant to be gone, set "
+            "`allow_missing`, for playbook fleet.cdi.upgrade `-e fleet_cdi_upgrade_allow_missing=true`."
+        ),
+        more="fleet-cdi doctor",
     ),
 )

@@ -12,10 +12,12 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import host_drain
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import listed_devices
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
@@ -37,6 +39,7 @@ def options(tmp_path, state, **more):
         "state": state,
         "reason": REASON,
         "only_healthy": False,
+        "allow_missing": False,
         "device_list": str(tmp_path / "inventory.json"),
         "state_dir": str(tmp_path / "state"),
         "prefix": str(tmp_path / "opt"),
@@ -74,11 +77,21 @@ def test_a_running_container_holds_its_device(tmp_path):
                 Container("podman", "old", "exited", ("x.org/gpu=b",)),
             ),
             ("docker: its containers can't be told: no",),
+            may_run=False,  # docker has stopped, and left no process of a container
         )
 
     held, trouble = host_drain.held_devices([device("a"), device("b")], str(tmp_path), "boot", registry(), find)
     assert held == [host_drain.DrainHolder("a", "x.org/gpu=a", ("container job (podman, running)",))]
     assert trouble == ("docker: its containers can't be told: no",)
+
+
+def test_an_engine_that_can_not_be_asked_holds_any_device(tmp_path):
+    why = "docker: its containers can't be told: no answer in 30 s"
+    held, trouble = host_drain.held_devices(
+        [device("a")], str(tmp_path), "boot", registry(), lambda _names: RunningContainers((), (why,))
+    )
+    assert held == [host_drain.DrainHolder("", "any device", (f"a container, maybe ({why})",))]
+    assert trouble == (why,)
 
 
 def podman(name, nodes):
@@ -142,6 +155,33 @@ def test_a_damaged_ledger_is_no_empty_ledger(tmp_path):
     nobody = RunningContainers(())
     with pytest.raises(CdiError, match="nobody can tell who holds devices"):
         host_drain.held_devices([device("a")], str(tmp_path), "boot", registry(), lambda _names: nobody)
+
+
+def test_a_host_whose_devices_are_not_listed_is_not_drained(tmp_path):
+    """After a reboot whose refresh failed, say: the devices are in the spec, and nothing would go out of service."""
+    (tmp_path / "opt/lib").mkdir(parents=True)
+    (tmp_path / "opt/lib/current").symlink_to("0.1.0-0123456789ab")
+    assert host_drain.answer(options(tmp_path, "drained"), True)[0]["devices"] == []  # it gives no devices
+    with locked_manifest(str(tmp_path / "state")) as manifest:
+        manifest.remember({"x.org/gpu": Memory({"entries": {}}, "/etc/cdi", "").document()})
+    with pytest.raises(CdiError, match=f"{tmp_path}/inventory.json: does not exist; .*nobody can tell which devices"):
+        host_drain.answer(options(tmp_path, "drained"), False)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_device_that_is_gone_is_not_put_back_without_a_word(tmp_path, allowed):
+    (tmp_path / "opt/lib").mkdir(parents=True)
+    (tmp_path / "opt/lib/current").symlink_to("0.1.0-0123456789ab")
+    (tmp_path / "inventory.json").write_bytes(inventory.render(Inventory((device("a"),)), inventory.boot_id()))
+    out = {"a": Disabled(REASON, SINCE), "b": Disabled(REASON, SINCE), "c": Disabled("broken", SINCE)}
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/device-state.json").write_bytes(render_disabled(out))
+    asked = options(tmp_path, "in_service", only_healthy=True, allow_missing=allowed)
+    if allowed:
+        assert host_drain.answer(asked, True)[0]["devices"] == ["a", "b"]
+        return
+    with pytest.raises(CdiError, match="does not have these devices any more, or its settings leave them out: b[.]"):
+        host_drain.answer(asked, True)
 
 
 def test_one_command_of_the_active_release_makes_all_changes():

@@ -81,7 +81,7 @@ def test_it_is_refused_where_there_are_records(options, tmp_path, records, refus
     if not refused:
         assert host_release.answer(options, True)[0]["changed"]
         return
-    drain = {"reason": "new firmware", "only_healthy": False}  # would not see who holds what
+    drain = {"reason": "new firmware", "only_healthy": False, "allow_missing": False}  # would not see who holds what
     for module, state in (
         (host_release, "present"),
         (host_release, "previous"),
