@@ -4,7 +4,8 @@
 """Set this process and what it starts apart from the host: they see empty directories where fleet.cdi writes.
 
 podman before 5.5 reads /etc/cdi and /var/run/cdi only, so a test with a real podman has to write there. In a mount
-namespace of its own it neither finds nor touches what the host has there.
+namespace of its own it neither finds nor touches what the host has there. Nor does it find the daemons of the host:
+Debian 12's docker, for one, is from before CDI, and no host that has it is well.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from contextlib import suppress
 # Where fleet.cdi and its demo write unless the settings say otherwise; /run/cdi is /var/run/cdi.
 DIRECTORIES = ("/etc/cdi", "/run/cdi", "/opt/cdi", "/var/lib/cdi", "/etc/fleet-cdi", "/var/lib/fleet-cdi")
 
+# The programs of daemons that start containers, and where they answer. podman stays: tests start containers with it.
+DAEMONS = ("dockerd", "containerd", "crio")
+PLACES = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
+SOCKETS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/crio/crio.sock")
+
 # Where tests have the list of devices: its usual place, /run/cdi-inventory.json, is in a directory of the host.
 DEVICE_LIST = "/var/lib/cdi/run/inventory.json"
 
@@ -28,7 +34,7 @@ LOCK = "/run/fleet-cdi-tests.lock"
 
 # unshare(2), mount(2), umount2(2)
 CLONE_NEWNS = 0x00020000
-MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x4000, 0x40000, 2, 4
+MS_BIND, MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x1000, 0x4000, 0x40000, 2, 4
 MNT_DETACH = 2
 # Version 2 on a host with hybrid cgroups. It gets each controller that nobody has mounted as version 1 just now, and
 # then crun starts nothing. In the namespace there is version 1 alone.
@@ -38,7 +44,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter() -> bool:
-    """Enter a mount namespace in which DIRECTORIES are empty and crun works.
+    """Enter a mount namespace in which DIRECTORIES are empty, no daemon is installed or answers, and crun works.
 
     False for an ordinary user, who can't write there anyway.
 
@@ -56,6 +62,9 @@ def enter() -> bool:
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     for path in DIRECTORIES:
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV)
+    for path in (*(f"{place}/{name}" for place in PLACES for name in DAEMONS), *SOCKETS):
+        if os.path.exists(path):
+            _mount(os.devnull, path, None, MS_BIND)
     _libc.umount2(UNIFIED.encode(), MNT_DETACH)  # fails where it is not mounted
     atexit.register(_leave, os.getpid(), lock)
     return True

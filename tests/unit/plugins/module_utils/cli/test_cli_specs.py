@@ -378,7 +378,15 @@ class TestStale:
         }
 
 
+@pytest.fixture
+def no_engines(tmp_path, monkeypatch):
+    """This machine may have one from before CDI, which is a finding."""
+    monkeypatch.setattr(detect, "DIRECTORIES", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
 class TestDoctor:
+    @pytest.mark.usefixtures("no_engines")
     def test_all_is_well(self, fleet_cdi, put):
         put("etc/a.json", spec("x", deviceNodes=[{"path": "/dev/null"}]))
         status, out, _err = fleet_cdi("doctor")
@@ -386,14 +394,14 @@ class TestDoctor:
         status, out, _err = fleet_cdi("doctor", "--json")
         assert status == 0 and json.loads(out)["findings"] == []
 
-    def test_the_container_runtimes_are_named(self, fleet_cdi, tmp_path, monkeypatch):
+    @pytest.mark.usefixtures("no_engines")
+    def test_the_container_runtimes_are_named(self, fleet_cdi, tmp_path):
         (program,) = builders.program(tmp_path, "podman", "echo podman version 5.4.2")
-        monkeypatch.setattr(detect, "DIRECTORIES", ())
-        monkeypatch.setenv("PATH", str(tmp_path))
         assert "Container runtimes: podman 5.4.2 (CDI 0.8.0)." in fleet_cdi("doctor")[1]
         expected = {"name": "podman", "version": "5.4.2", "path": program, "reads": "0.8.0"}
         assert json.loads(fleet_cdi("doctor", "--json")[1])["runtimes"] == [expected]
 
+    @pytest.mark.usefixtures("no_engines")
     def test_findings_say_what_to_do_next(self, fleet_cdi, put):
         path, bad = put("etc/a.json", spec("x", deviceNodes=[{"path": "/dev/fleet-cdi-none"}])), put("etc/b.json", "{")
         status, out, _err = fleet_cdi("doctor")

@@ -199,5 +199,5 @@ def test_this_machine():
     assert ours == kernel
     for device in found.devices:
         (node,) = device.nodes
-        there = os.path.exists(node.path) and os.stat(node.path).st_rdev == os.makedev(node.major, node.minor)
+        there = os.path.lexists(node.path) and os.lstat(node.path).st_rdev == os.makedev(node.major, node.minor)
         assert device.health.state == ("healthy" if there else "unhealthy"), device
