@@ -279,6 +279,8 @@ VERBS = {
     ),
 }
 
+# What they change belongs to the records of this host. `undo` takes back what any manifest records.
+OF_THE_HOST = ("claim", "converge", "device", "refresh")
 WITH_COMMAND = {"claim": "exec"}  # verb -> its action that runs the command behind `--`
 
 
@@ -297,7 +299,12 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may not be valid text
     try:
         given = _given(argv, release, defaults)
-        status = int(_file(given.verb).run(given, _layout(vars(given), defaults)))
+        paths = _layout(vars(given), defaults)
+        if given.verb in OF_THE_HOST and paths.state_dir != defaults["state_dir"]:
+            from ..release.needed_by import check_state_dir  # here, because it is rare
+
+            check_state_dir(paths.state_dir, paths.prefix, paths.inventory)
+        status = int(_file(given.verb).run(given, paths))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed the pipe (| head)
         status = 0

@@ -118,6 +118,8 @@ def undo(places: Layout, check: bool = False, force: bool = False) -> Undone:
 
 def _check_records(places: Layout) -> None:
     """Raise CdiError if the manifest or a part of it is lost: then nobody can tell what has to be taken back."""
+    if not os.path.lexists(places.state_dir):
+        check_state_dir(places.state_dir, places.prefix, places.inventory)
     manifest = read_manifest(places.state_dir)
     lost = lost_records(places, manifest)
     if lost:

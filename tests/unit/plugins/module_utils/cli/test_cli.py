@@ -171,9 +171,9 @@ def test_only_the_verb_in_use_is_imported(installed):
         assert f"module_utils.{module}" not in loaded
 
 
-def test_claim_starts_without_what_takes_long(installed, tmp_path):
+def test_claim_starts_without_what_takes_long(installed):
     command, _directory = installed
-    timed = [sys.executable, "-IS", "-X", "importtime", command, "--state-dir", str(tmp_path)]
+    timed = [sys.executable, "-IS", "-X", "importtime", command]
     slow = ("argparse", "typing", "subprocess", "hashlib", "site", "threading")
 
     def loaded(*arguments):

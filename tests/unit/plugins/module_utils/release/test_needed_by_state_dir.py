@@ -16,6 +16,7 @@ import sys
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import claim
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import OF_THE_HOST, main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import host_drain
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state, spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
@@ -104,6 +105,26 @@ def test_each_module_that_changes_a_host_refuses_it(options, tmp_path, module):
             module.answer(options, check)
     # An image has its own records.
     assert needed_by.check_host({**options, "root": "/mnt"}, False) == []
+
+
+VERBS = {
+    "claim": ["claim", "add", "job", "tty:1"],
+    "converge": ["converge", "--settings", "/none.yml"],
+    "device": ["device", "disable", "tty:tty13", "--reason", "fan"],
+    "refresh": ["refresh"],
+    "undo": ["undo"],
+}
+
+
+@pytest.mark.parametrize("words", [VERBS[verb] for verb in (*OF_THE_HOST, "undo")], ids=(*OF_THE_HOST, "undo"))
+def test_each_verb_that_changes_a_host_refuses_it(options, tmp_path, capsys, words):
+    """With a directory that is misspelt, the device would stay on offer, and another manifest would own the specs."""
+    (tmp_path / "old/ledger.db").write_text("x")
+    defaults = {"state_dir": str(tmp_path / "old"), "inventory": "/none", "spec_dirs": [], "prefix": options["prefix"]}
+    status = main([*words, "--state-dir", str(tmp_path / "new")], options["release"], defaults)
+    assert (status, (tmp_path / "new").exists()) == (2, False)
+    said = capsys.readouterr().err
+    assert said.startswith(f"fleet-cdi: state_dir: found {tmp_path}/new; expected {tmp_path}/old, where this host")
 
 
 SHARED = {
