@@ -36,6 +36,7 @@ class Pools(NamedTuple):
     """The pools of all configurations of a host."""
 
     documents: dict[str, bytes]  # path -> content
+    users: Mapping[str, list[str]]  # path -> the configurations whose pool it is
     failed: tuple[str, ...]  # why a configuration has no pool, one line for each
     broken: frozenset[str] = frozenset()  # the paths of configurations without a pool, or of their directories
 
@@ -54,6 +55,7 @@ def discover_pools(
     `planned`: contents of configurations by path, for a preview (see `configurations.find`).
     """
     documents: dict[str, bytes] = {}
+    users: dict[str, list[str]] = {}
     there = [find(config_dir, planned=planned) for config_dir in config_dirs]
     failed: dict[str, CdiError] = {path: error for one in there for path, error in one.errors.items()}
     for path, _content, first in [configuration for one in there for configuration in one.configurations]:
@@ -61,7 +63,10 @@ def discover_pools(
             for config in pools.chain(first):
                 entry = pools.entry_of(config)
                 place = files.canonical(pools.pool_path(listing, config.type, config.plugin, config.args))
-                if entry is None or place in documents:
+                if entry is None:
+                    continue
+                users.setdefault(place, []).append(path)
+                if place in documents:
                     continue
                 found = discover({config.type: entry}, snapshot, enricher, disabled)
                 devices = tuple(device._replace(properties={}) for device in found.devices)
@@ -71,7 +76,8 @@ def discover_pools(
                 documents[place] = head + b",\n" + document[1:]
         except CdiError as error:
             failed[path] = _named_by_arg(first, error)
-    return Pools(documents, tuple(f"{path}: {error}" for path, error in failed.items()), frozenset(failed))
+    lines = tuple(f"{path}: {error}" for path, error in failed.items())
+    return Pools(documents, users, lines, frozenset(failed))
 
 
 def _named_by_arg(first: Config, error: CdiError) -> CdiError:
@@ -84,16 +90,20 @@ def _named_by_arg(first: Config, error: CdiError) -> CdiError:
     return error
 
 
-def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, ...]:
-    """Return the changes that make `found` the pools beside the inventory `listing`.
+def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Return (the changes that make `found` the pools beside the inventory `listing`, why a configuration gets none).
 
     Pools of removed configurations go, and those beside an inventory that the host had before. While a configuration of
-    a resource-type is broken, all pools of that type stay, because one of them may belong to it. Raises CdiError for a
-    file that is not ours.
+    a resource-type is broken, all pools of that type stay, because one of them may belong to it. Raises CdiError for an
+    old pool that can't be read.
     """
     changes: list[Change] = []
+    failed: list[str] = []
     for path, content in found.documents.items():
-        changes += plan_file(path, content, manifest, has_our_form=inventory.is_rendered)
+        try:
+            changes += plan_file(path, content, manifest, has_our_form=inventory.is_rendered)
+        except CdiError as error:  # a file that is not ours
+            failed += [f"{user}: {error}" for user in found.users[path]]
     here = _folder(listing)
     used = {_folder(str(entry["inventory"])) for entry in manifest.kinds.values()} - {here}
     for path in sorted(manifest.files):
@@ -105,7 +115,7 @@ def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, 
         )
         if (old or unused) and manifest.may_drop(path):
             changes += plan_file(path, None, manifest)
-    return tuple(changes)
+    return tuple(changes), tuple(failed)
 
 
 def _folder(listing: str) -> str:

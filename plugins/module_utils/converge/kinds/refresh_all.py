@@ -169,10 +169,10 @@ def _look(
 
     def plan_beside() -> tuple[Change, ...]:
         try:
-            return plan_pools(pools, places.inventory, manifest)
+            changes, unwritten[:] = plan_pools(pools, places.inventory, manifest)
         except CdiError as error:
-            unwritten.append(str(error))
-            return ()
+            changes, unwritten[:] = (), [str(error)]
+        return changes
 
     requests = []
     for kind in filter(seen.__contains__, kinds):

@@ -68,6 +68,19 @@ def test_written_with_its_pool_once(host):
     assert len(other.changed) == 3, "the configuration, the new pool, and the old one that goes"
 
 
+def test_without_its_pool_a_configuration_is_no_success(host):
+    """Its executable would grant nothing. What is in the place of one pool stops no other."""
+    host.converge()
+    (pool,) = [path for path in host.files() if "inventory.d" in path]
+    (host.base / pool).unlink()
+    (host.base / pool).mkdir()
+    for check in (True, False):
+        with pytest.raises(CdiError, match=f"{pool}: .*its executable can grant nothing"):
+            host.converge(check=check)
+    host.converge({**DOCUMENT, "args": {"num_system_reserved": 60}}, name="other")
+    assert [path for path in host.files() if "inventory.d" in path]
+
+
 def test_two_configurations_at_the_same_time_have_a_pool_each(host, monkeypatch):
     real, others = refresh_all.discover_pools, [lambda: host.converge({**DOCUMENT, "type": "other"}, type_="other")]
 
