@@ -54,8 +54,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
             )
     if outcome.needs_archive:
         return {"needs_archive": True}, []  # the action plugin calls again, with the archive
-    if outcome.changed and options["state"] == "present" and not check:
-        _migrate(os.path.join(options["prefix"], "bin", "fleet-cdi"))
+    if options["state"] == "present" and not check:
+        _migrate_once(options["prefix"], outcome)
     result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
     result["diff"] = {"before": outcome.before, "after": outcome.after}
     return result, [f"{_needed(options['prefix'], needs)} It stays. {REMOVE}"] if needs else []
@@ -86,6 +86,15 @@ def _archive(path: Any) -> Any:
         return None
     with open(path, "rb") as file:
         return file.read()
+
+
+def _migrate_once(prefix: str, outcome: install.InstallOutcome) -> None:
+    """Migrate the store of grants if the release is new here, or if it has not been done yet. Raises CdiError."""
+    release = outcome.after["release"]
+    if outcome.changed or tree.read_record(prefix)["migrated"] != release:
+        _migrate(os.path.join(prefix, "bin", "fleet-cdi"))
+        with tree.locked(prefix):
+            tree.remember(prefix, migrated=release)
 
 
 def _migrate(command: str) -> None:

@@ -6,7 +6,7 @@
 <prefix>/bin/<name>              -> ../lib/current/bin/<name>, for fleet-cdi and every plugin
 <prefix>/lib/current, previous   -> <id>
 <prefix>/lib/<id>/               bin/<name>, share/<page>, ansible_collections/...
-<prefix>/lib/.fleet-cdi.json     the directories that we made, and the release that was rolled back
+<prefix>/lib/.fleet-cdi.json     the directories that we made, and what happened to the releases (`read_record`)
 <prefix>/lib/.fleet-cdi.lock     held during every change
 """
 
@@ -53,6 +53,7 @@ RECORDED: dict[str, Any] = {  # the form of the record; `read_record` says what 
             "pattern": f"^(?:{RELEASE.pattern}){schema.END}",
             "description": "a release, or null",
         },
+        "migrated": {"type": ["string", "null"]},
         "on_path": {"type": ["boolean", "null"]},
         "shared": {"type": "array", "items": schema.ANY_PATH},
     },
@@ -359,12 +360,19 @@ def sync(path: str, mode: Optional[int] = None) -> None:
 
 
 def read_record(prefix: str) -> dict[str, Any]:
-    """Return the record: {"directories", "rolled_back", "on_path", "shared"}.
+    """Return the record: {"directories", "rolled_back", "migrated", "on_path", "shared"}.
 
-    "directories": those that we made. "rolled_back": the release that a roll-back left, or None. "on_path": True if
-    ON_PATH is ours, False if it is not wanted, None if no run said anything about it. "shared": our links of SHARED.
+    "directories": those that we made. "rolled_back": the release that a roll-back left, or None. "migrated": the last
+    release that migrated the store of grants, or None. "on_path": True if ON_PATH is ours, False if it is not wanted,
+    None if no run said anything about it. "shared": our links of SHARED.
     """
-    record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None, "shared": []}
+    record: dict[str, Any] = {
+        "directories": [],
+        "rolled_back": None,
+        "migrated": None,
+        "on_path": None,
+        "shared": [],
+    }
     # Without the record we leave directories that we could have removed: not a reason to stop.
     with suppress(CdiError, ValueError, RecursionError):
         found = json.loads(documents.content(at(prefix, RECORD), LARGEST) or b"{}")
