@@ -193,7 +193,8 @@ def pressed(screen: Screen, key: str) -> Screen:
 
 
 MOVES = {"up": -1, "down": 1, "k": -1, "j": 1, "page-up": -20, "page-down": 20, "home": -1_000_000}
-ESCAPES = {"[A": "up", "[B": "down", "[5~": "page-up", "[6~": "page-down", "[H": "home", "OA": "up", "OB": "down"}
+ESCAPES = {"[A": "up", "[B": "down", "[5~": "page-up", "[6~": "page-down", "OA": "up", "OB": "down"}
+ESCAPES |= {"[H": "home", "OH": "home", "[1~": "home"}  # of xterm, of its application mode, of tmux and the console
 
 
 def keys(text: str) -> Iterator[str]:

@@ -104,6 +104,7 @@ def test_keys_sort_and_filter(typed, expected):
         ("\x1b[A\x1b[Bq", ["up", "down", "q"]),
         ("\x1bOA", ["up"]),
         ("\x1b[5~\x1b[6~\x1b[H", ["page-up", "page-down", "home"]),
+        ("\x1b[1~\x1bOHj", ["home", "home", "j"]),
         ("\x1b", ["escape"]),
         ("\x1b[1;5Cs", ["s"]),
         ("\x1b[", []),
