@@ -23,7 +23,8 @@ def main(plugin: str, defaults: dict[str, object]) -> None:
     command = variables.get("CDI_COMMAND", "").lower()
     if command == "version":
         supported = ", ".join(f'"{version}"' for version in VERSIONS)
-        _end(0, f'{{"cdiVersion": "{VERSIONS[-1]}", "supportedVersions": [{supported}]}}\n'.encode("ascii"))
+        reply = f'{{"cdiVersion": "{VERSIONS[-1]}", "supportedVersions": [{supported}]}}\n'.encode("ascii")
+        _end(0 if _write(reply) else 1)
     try:
         from .. import light_typing
 

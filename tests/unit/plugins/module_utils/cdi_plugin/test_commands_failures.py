@@ -157,6 +157,15 @@ def test_a_reply_that_does_not_get_out_grants_nothing(two, python, closed):
     assert machine.add(conf, "gpu:2", "b") == GPU0 + GPU1
 
 
+def test_a_version_that_does_not_get_out_is_an_error(two, python):
+    machine, _conf = two
+    machine.install(python)
+    done = subprocess.run(
+        ["bash", "-c", f"{machine.directory}/opt/bin/drm >/dev/full"], env={"CDI_COMMAND": "VERSION"}, check=False
+    )
+    assert done.returncode == 1
+
+
 def test_closed_standard_handles_do_not_reach_the_store(two, python):
     machine, conf = two
     machine.install(python)
