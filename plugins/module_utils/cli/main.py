@@ -297,8 +297,10 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         return int(pages.main(_layout({}, defaults)))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may not be valid text
+    status = 0
     try:
         given = _given(argv, release, defaults)
+        status = 1  # until the verb is done
         paths = _layout(vars(given), defaults)
         if given.verb in OF_THE_HOST and paths.state_dir != defaults["state_dir"]:
             from ..release.needed_by import check_state_dir  # here, because it is rare
@@ -307,7 +309,7 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         status = int(_file(given.verb).run(given, paths))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed the pipe (| head)
-        status = 0
+        pass
     except (CdiError, OSError) as error:
         complain(" ".join(str(error).split()))
         status = 2

@@ -184,15 +184,26 @@ def test_claim_starts_without_what_takes_long(installed):
     assert {"typing", "site"} < loaded("devices")
 
 
-def test_reader_that_goes_away_is_no_error(installed, tmp_path):
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--help", 0),
+        ("validate bad.json", 1),
+        ("validate good.json", 0),
+        ("--inventory few.json devices", 0),
+        ("--inventory many.json devices", 1),  # the verb had more to say
+    ],
+)
+def test_a_reader_that_goes_away_is_no_error_and_hides_none(installed, tmp_path, words, expected):
     command, _directory = installed
-    many = [TTY._replace(names=(f"tty{number}",)) for number in range(5000)]
-    write_inventory(tmp_path, *many)
-    script = f"{command} --inventory {tmp_path}/inventory.json devices | head -1; echo ${{PIPESTATUS[0]}}"
-    status, out, err = run(["bash", "-c", script])
-    assert (status, err) == (0, "")
-    assert out.startswith("QUALIFIED NAME")
-    assert out.endswith("\n0\n")
+    (tmp_path / "bad.json").write_text("{}")
+    write_spec(tmp_path / "good.json")
+    for name, number in (("few", 1), ("many", 5000)):
+        write_inventory(tmp_path, *(TTY._replace(names=(f"tty{one}",)) for one in range(number)))
+        (tmp_path / "inventory.json").rename(tmp_path / f"{name}.json")
+    script = f"exec 3> >(exec 0<&-; true); sleep 0.2; {command} {words} >&3; echo $?"
+    status, out, err = run(["bash", "-c", script], cwd=tmp_path)
+    assert (status, out, err) == (0, f"{expected}\n", "")
 
 
 def test_output_that_does_not_get_out_is_one_line(installed, tmp_path):
