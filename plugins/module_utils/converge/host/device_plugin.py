@@ -48,8 +48,9 @@ def converge(run: HostRun) -> PartOutcome:
     outcome = PartOutcome(changed, [*configured["diff"], *service["diff"]], [*warnings, *more])
     if run.check and service["changed"]:  # nothing was started, so there may be nothing to ask
         return outcome
-    found, last = _waited(places, settings["wait"])
-    problems = () if found["ready"] else (HostProblem(NOT_READY, _not_ready(found["pending"], settings["wait"])),)
+    wait = 0 if run.check else settings["wait"]
+    found, last = _waited(places, wait)
+    problems = () if found["ready"] else (HostProblem(NOT_READY, _not_ready(found["pending"], wait)),)
     return outcome._replace(warnings=[*outcome.warnings, *last], problems=problems)
 
 

@@ -19,14 +19,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.device_name impor
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import GRANTED, ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as main_verbs
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import plugins, removal
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import device_plugin, plugins, removal
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.last_refresh import (
     LastRefresh,
     note_path,
     note_refresh,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import converge_unit, units
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import converge_unit, device_plugin_service, units
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -309,6 +309,18 @@ def test_a_package_that_may_not_be_installed_is_named(answer: Answer, monkeypatc
     shown, warnings = answer(check=True, device_plugin={"wait": 0}, install_packages=True)
     assert "again" not in shown and shown["parts"]["release"]
     assert any("python3-none: would be installed from the distribution" in text for text in warnings)
+
+
+def test_check_mode_looks_once_at_a_device_plugin_that_stays(
+    answer: Answer, prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(host.PACKAGES, "device_plugin", {})
+    monkeypatch.setattr(device_plugin_service, "answer", lambda *_given: ({"changed": False, "diff": []}, []))
+    monkeypatch.setattr(device_plugin, "PAUSE", 1000.0)
+    paths = {name: f"{prefix.parent}/{name}" for name in ("config", "kubelet_dir")}
+    wanted = {"wait": 60, "resources": {"v.com/gpu": {"kinds": ["v.com/gpu"]}}, **paths}
+    done, _warnings = answer(["device_plugin"], check=True, device_plugin=wanted)
+    assert [problem["code"] for problem in done["problems"]] == [device_plugin.NOT_READY]
 
 
 def test_a_host_without_pyudev_goes_on(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
