@@ -50,7 +50,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The faults, one for each option of the command line. Empty if there are none.
+  description: The faults, one for each option of the command line, and one for a tag in both. Empty if there are none.
   type: list
   elements: str
   sample:
@@ -92,7 +92,7 @@ TAKEN = {
 
 
 def check_tags(chosen: Sequence[str], skipped: Sequence[str], playbook: str) -> list[str]:
-    """Return the faults in the tags of the command line of a run of `playbook`, one for each option.
+    """Return the faults in the tags of the command line of a run of `playbook`.
 
     Warns of tags of --tags that no task of the playbook has, and that may be of other plays.
     """
@@ -101,7 +101,11 @@ def check_tags(chosen: Sequence[str], skipped: Sequence[str], playbook: str) -> 
         text = f"--tags: found {', '.join(others)}; expected a tag of another play: fleet.cdi.{playbook} has none of it"
         Display().warning(with_id(text))
     found = zip(TAKEN[playbook].items(), (chosen, skipped))
-    return [with_id(text) for (option, taken), tags in found if (text := _fault(option, taken, tags, playbook))]
+    faults = [_fault(option, taken, tags, playbook) for (option, taken), tags in found]
+    both = [tag for tag in skipped if tag in chosen and tag in TAKEN[playbook]["--skip-tags"].ours]
+    if both:
+        faults.append(f"--skip-tags: found {', '.join(both)}, which --tags has, too; expected each tag in one of them")
+    return [with_id(text) for text in faults if text]
 
 
 def _is_meant(tag: str) -> bool:

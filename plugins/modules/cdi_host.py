@@ -46,7 +46,7 @@ options:
     description:
       - What to do of O(settings), with V(state=present). The release is always installed.
       - Without this option the tags of the command line that are parts count, and without such tags all parts; those of
-        C(--skip-tags) are left out.
+        C(--skip-tags) are left out. An empty list is an error.
     type: list
     elements: str
     choices: [driver, specs, runtimes, plugins, refresh, device_plugin]

@@ -27,7 +27,7 @@ from .terminal import complain, say, say_document
 def run(arguments: Any, paths: Layout) -> int:
     """Converge and print the changes; return 1 if the host is not as the settings say. Raises CdiError."""
     settings = _settings(arguments.settings, paths)
-    parts = arguments.part.split(",") if arguments.part else PARTS
+    parts = PARTS if arguments.part is None else arguments.part.split(",")
     for name in parts:
         if name not in PARTS:
             raise CdiError(f"--part: {unknown('part', name, PARTS)}")

@@ -43,7 +43,11 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     settings = read_settings({name: wanted[name] for name in OF_REMOVAL if name in wanted} if absent else wanted)
     given = {name: options[name] for name in ("prefix", "state_dir") if options[name]}
     run = new_run({**settings, **given}, options["release"], check, options["archive"] or "")
-    return converge_host(run, options["parts"] or PARTS, absent)
+    if options["parts"] == [] and not absent:
+        raise CdiError(
+            f"parts: found an empty list; expected some of {', '.join(PARTS)}: leave the option out for all of them"
+        )
+    return converge_host(run, PARTS if options["parts"] is None else options["parts"], absent)
 
 
 def new_run(settings: Mapping[str, Any], release: str, check: bool, archive: str = "", source: str = "") -> HostRun:

@@ -66,6 +66,12 @@ def test_a_tag_may_be_of_another_play_of_a_playbook(playbook, warnings):
             f"--skip-tags: found runtime; expected {PARTS}; did you mean 'runtimes'? [FC1101]",
         ),
         ("provision", ALL, ["all"], f"--skip-tags: found all; expected {PARTS} [FC1101]"),
+        (
+            "provision",
+            ["specs", "runtimes"],
+            ["specs"],
+            "--skip-tags: found specs, which --tags has, too; expected each tag in one of them [FC1101]",
+        ),
         ("remove", ["specs", "all"], [], f"--tags: found specs; expected no tag, because fleet.cdi.remove {WHOLE}"),
         ("remove", ["always"], [], f"--tags: found always; expected no tag, because fleet.cdi.remove {WHOLE}"),
         ("upgrade", ["tagged"], [], f"--tags: found tagged; expected no tag, because fleet.cdi.upgrade {WHOLE}"),

@@ -26,7 +26,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.last_refresh im
     note_path,
     note_refresh,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import converge_unit, device_plugin_service, units
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
+    converge_unit,
+    device_plugin_service,
+    units,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -197,6 +201,8 @@ def test_a_refresh_in_a_module_has_the_prefix_and_the_spec_directories_of_the_ho
 def test_only_the_wanted_parts_run(answer: Answer) -> None:
     done, _warnings = answer(["runtimes"], devices=TWO)
     assert list(done["parts"]) == ["release", "runtimes"] and not done["changed"]
+    with pytest.raises(CdiError, match="^parts: found an empty list; expected some of driver, "):
+        answer([], devices=TWO)
 
 
 def test_a_part_that_fails_is_named_and_ends_the_run(answer: Answer, prefix: Path) -> None:
@@ -352,7 +358,7 @@ def test_the_command_of_a_host_does_the_same(
     assert run() == (0, "Nothing to change.\n")
     status, out = run("--json", "--part", "specs")
     assert status == 0 and json.loads(out)["parts"] == {"release": False, "specs": False}
-    assert run("--part", "spec")[0] == 2
+    assert run("--part", "spec")[0] == run("--part", "", "--check")[0] == 2
     file.write_text(json.dumps({**document, "devises": {}}))
     assert run()[0] == 2
 
