@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from .. import files
+from .. import directories, files
 from ..converge import module_diff
 from ..converge.host.cdi_host import PARTS, converge_host, new_run
 from ..converge.host.settings import parse_settings, read_settings
@@ -75,7 +76,12 @@ def _path(settings: str) -> str:
 
 
 def _refuse_open(path: str) -> None:
-    """Raise CdiError for a file of settings that other users can change, because root does what it says."""
+    """Raise CdiError for a file of settings that other users can change, because root does what it says.
+
+    Raises OSError if the check fails.
+    """
+    with suppress(NotADirectoryError):  # each directory and link on the way is well, and the last name is of a file
+        directories.check(path)
     live = files.read(os.path.realpath(path))
     if live and (live.uid != 0 or live.mode & 0o022):
         raise CdiError(

@@ -385,6 +385,28 @@ def test_root_takes_no_settings_that_others_can_write(
         assert out == "" and error.startswith(f"fleet-cdi: {said}") and error.endswith("[FC1108]\n"), error
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="asks for the owner root")
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o777), (65534, 0o755), (0, 0o1777)])
+@pytest.mark.parametrize("links", [1, 2])
+def test_root_takes_no_settings_by_a_link_that_others_can_replace(
+    prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], owner: int, mode: int, links: int
+) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({**settings_in(prefix.parent), "devices": TWO}))
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(mode)
+    (theirs / "link").symlink_to(file)
+    os.chown(theirs / "link", 65534, -1, follow_symlinks=False)
+    os.chown(theirs, owner, -1)
+    (tmp_path / "mine").symlink_to(theirs / "link")
+    path = theirs / "link" if links == 1 else tmp_path / "mine"
+    defaults = {"state_dir": "", "inventory": "", "spec_dirs": [], "prefix": str(prefix)}
+    assert main(["converge", "--settings", str(path), "--check"], "test", defaults) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and error.startswith(f"fleet-cdi: {path}: {theirs}") and error.endswith("[FC1002]\n"), error
+
+
 def test_a_host_converges_itself_from_the_settings_of_a_run(
     answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
