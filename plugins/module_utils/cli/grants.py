@@ -15,6 +15,7 @@ from ..manifest import read_manifest
 from ..protocol.configurations import directories
 from ..records import CdiError, as_document
 from . import operand
+from .change_log import log_verb
 from .taken_options import refuse_options
 from .terminal import complain, say, say_document, table
 
@@ -186,6 +187,7 @@ def _give(operator: Operator, arguments: Any) -> int:
     operator.check_kind(kind)
     operator.give(kind, owners)
     text = f"{kind} is for {' and '.join(owners) or 'the owner that holds devices of it'}"
+    log_verb("grants", [text])
     _tell(arguments, {"kind": kind, "owners": owners}, text)
     return 0
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -31,10 +31,7 @@ def run(arguments: Any, paths: Layout) -> int:
     timeout, grace = seconds("--timeout", arguments.timeout, 0.0), seconds("--grace", arguments.grace, GRACE)
     if arguments.drop:
         timeout = grace = 0.0
-    if arguments.make_nodes and not arguments.check:
-        for node in nvidia_nodes.missing_nodes():
-            nvidia_nodes.make_nodes(node)
-            say(f"made: {node.path}")
+    made = list(_made(arguments.check, arguments.json)) if arguments.make_nodes else []
     with StepLine("looks for devices") as line:
 
         def sleep(pause: float) -> None:
@@ -50,10 +47,24 @@ def run(arguments: Any, paths: Layout) -> int:
     if not arguments.check:
         log_verb("refresh", (f"changed: {path}" for path in done.changed))
     if arguments.json:
-        say_document({**as_document(done), "check": arguments.check})
+        say_document({"made": made, **as_document(done), "check": arguments.check})
     else:
-        _tell(done, arguments.check)
+        _tell(done, arguments.check, bool(made))
     return 1 if done.failed or any(one.kept for one in done.missing) else 0
+
+
+def _made(check: bool, silent: bool) -> Iterator[str]:
+    """Make the control nodes that are missing, unless it only looks; yield their paths. Raises CdiError.
+
+    Each one is told at once: what follows may fail.
+    """
+    for node in nvidia_nodes.missing_nodes():
+        if not check:
+            nvidia_nodes.make_nodes(node)
+            log_verb("refresh", [f"made: {node.path}"])
+        if not silent:
+            say(f"{'would be ' if check else ''}made: {node.path}")
+        yield node.path
 
 
 def _noted(work: Callable[[], Report], paths: Layout, arguments: Any) -> Report:
@@ -79,7 +90,7 @@ def _linked(done: Report, paths: Layout, check: bool) -> Report:
     return done._replace(changed=(*done.changed, *(one.path for one in links)))
 
 
-def _tell(done: Report, check: bool) -> None:
+def _tell(done: Report, check: bool, made: bool) -> None:
     """Print changes on stdout and problems on stderr: a journal keeps both."""
     for text in done.warnings:
         complain(f"warning: {text}")
@@ -89,7 +100,7 @@ def _tell(done: Report, check: bool) -> None:
         complain(f"failed: {text}")
     for path in done.changed:
         say(f"{'would be changed' if check else 'changed'}: {path}")
-    if not (done.changed or done.failed):
+    if not (made or done.changed or done.failed):
         say("Nothing to change.")
 
 

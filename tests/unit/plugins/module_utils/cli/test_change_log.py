@@ -94,6 +94,8 @@ def test_verbs_leave_what_they_print(host: LoggedHost) -> None:
         assert host.lines() == []
         printed = host.verb(*words).splitlines()
         assert host.lines() == [f"device: {printed[0]}"]
+    assert host.verb("grants", "give", "v.com/mem", "claims") == "v.com/mem is for claims\n"
+    assert host.lines() == ["grants: v.com/mem is for claims"]
     os.remove(host.spec)
     host.verb("refresh")
     assert host.lines() == [f"refresh: changed: {host.spec}"]

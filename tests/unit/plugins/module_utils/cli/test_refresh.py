@@ -11,8 +11,9 @@ import stat
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import change_log
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links, nvidia_nodes
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import own_hook
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
@@ -95,7 +96,8 @@ def test_json(host):
     ((missing),) = document.pop("missing")
     assert missing.pop("since").endswith(" UTC")
     assert missing == {"kind": KIND, "id": "mem:gone", "names": ["gone"], "kept": True}
-    assert document.keys() == {"changed", "failed", "warnings", "unmet", "check"}
+    assert document.keys() == {"made", "changed", "failed", "warnings", "unmet", "check"}
+    assert document["made"] == []
     assert document["changed"] == [str(host.spec), str(host.inventory)] and document["failed"] == []
 
 
@@ -113,6 +115,25 @@ def test_what_can_not_be_done_is_exit_code_2(host, tmp_path):
     (tmp_path / "state/manifest.json").write_text("{")
     status, out, err = host()
     assert (status, out) == (2, "") and "manifest.json: is damaged" in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
+def test_nodes_that_it_makes_are_shown_and_logged(host, tmp_path, monkeypatch):
+    node = tmp_path / "dev/nvidiactl"
+    absent = nvidia_nodes.Absent(str(node), 195, 255, 0o666)
+    monkeypatch.setattr(nvidia_nodes, "missing_nodes", lambda: () if node.exists() else (absent,))
+    logged = []
+    monkeypatch.setattr(change_log, "write_log", logged.extend)
+    assert host("--make-nodes", "--check") == (0, f"would be made: {node}\n", "")
+    assert not node.exists() and not logged
+    status, out, err = host("--make-nodes", "--json")
+    if "can't make this device node" in err:
+        pytest.skip("no device nodes may be made here")
+    assert (status, json.loads(out)["made"], err) == (0, [str(node)], "")
+    assert node.exists() and logged == [f"refresh: made: {node}"]
+    node.unlink()
+    assert host("--make-nodes") == (0, f"made: {node}\n", "")
+    assert host("--make-nodes") == (0, "Nothing to change.\n", "")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
