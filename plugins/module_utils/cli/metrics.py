@@ -12,11 +12,11 @@ from typing import Any
 from .. import files
 from ..layout import Layout
 from ..records import CdiError
-from ..report.host_metrics import metrics_text
+from ..report.host_metrics import PREFIX, metrics_text
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Print the metrics, or replace the file of --output. Raises CdiError."""
+    """Print the metrics, or replace the file of --output. Raises CdiError, also for a file of another program."""
     if arguments.output is None:
         sys.stdout.write(metrics_text(paths))
         return 0
@@ -25,5 +25,11 @@ def run(arguments: Any, paths: Layout) -> int:
             f"--output: found {arguments.output!r}; expected a name with .prom: node_exporter reads no other"
         )
     output = os.path.abspath(arguments.output)
+    live = files.read(output, trusted=False)
+    if live and live.content and not live.content.startswith(f"# HELP {PREFIX}".encode()):
+        raise CdiError(
+            f"{output}: found a file of another program; expected one of `fleet-cdi metrics`, or none: "
+            "choose another name, or remove the file"
+        )
     files.replace(output, metrics_text(paths).encode(), trusted=False)
     return 0

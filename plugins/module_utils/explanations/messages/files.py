@@ -154,11 +154,17 @@ EXPLANATIONS = (
     Explanation(
         id="FC1010",
         title="A new file would replace one",
-        messages=("; expected a new name. Choose another one, or remove it.",),
-        means="The support archive is written to a new file only, and a file with this name exists.",
+        messages=(
+            "; expected a new name. Choose another one, or remove it.",
+            "found a file of another program; expected one of `fleet-cdi metrics`, or none",
+        ),
+        means=(
+            "A file with this name exists. The support archive is written to a new file only; `fleet-cdi metrics` also "
+            "replaces a file of its own."
+        ),
         why="Root does not overwrite a file that was named by mistake.",
         do="Choose another name with `--output`, or remove the file.",
-        more="fleet-cdi bundle --list",
+        more="ls -l FILE",
     ),
     Explanation(
         id="FC1011",

@@ -172,6 +172,15 @@ def test_the_file_is_replaced_whole_and_no_link_is_followed(host, tmp_path):
     assert not (tmp_path / "victim").exists() and not (places / "z.prom").exists()
 
 
+@pytest.mark.parametrize(("content", "status"), [("", 0), ("# HELP node_x Y.\n", 2), ("fleet_cdi_x 1\n", 2), ("\0", 2)])
+def test_a_file_of_another_program_stays(host, tmp_path, capsys, content, status):
+    path = tmp_path / "x.prom"
+    path.write_text(content)
+    assert run(host, "metrics", "--output", str(path)) == status
+    assert (path.read_text() == content) == (status == 2)
+    assert status == 0 or f"{path}: found a file of another program" in capsys.readouterr().err
+
+
 def test_a_directory_of_another_user_is_fine_for_this_file(host, tmp_path):
     """Debian's prometheus owns /var/lib/prometheus; what others may swap leads to directories of their own alone."""
     if os.geteuid():
