@@ -77,8 +77,9 @@ options:
   on_held:
     description:
       - What to do where V(absent) or V(disabled) would turn CDI off in docker while it has containers, running or
-        stopped, that were made with a CDI device. They could not be started again. A docker that can't be asked,
-        because it has stopped and left containers, for one, counts as having such containers.
+        stopped, that were made with a CDI device. They could not be started again. The containers of a docker that
+        has stopped are read from its files. A docker that does not answer, or that has stopped while a container runs
+        on that these files do not name, counts as having such containers.
       - V(keep) leaves it on, with a warning that names the containers, for a later run to take; V(fail) refuses;
         V(drop) turns it off all the same.
     type: str

@@ -14,7 +14,8 @@ description:
   - Brings the code of the controller's fleet.cdi to a host, as one archive, and makes it the host's active release.
     C(fleet-cdi), the command line for operators, is C(bin/fleet-cdi) below O(prefix).
   - A release is unpacked, verified, byte-compiled and run once before it is activated by one atomic rename, so that a
-    run that is killed or fails at any point leaves the release that was active before. The one before stays for
+    run that is killed or fails before the rename leaves the release that was active. The new release then migrates the
+    store of grants; if that fails, it stays active, and the error says so. The release before it stays for
     O(state=previous); older ones go.
   - The archive is transferred only to a host that lacks the release. On a host that has it this is one module run,
     which also compares the digest of the installed sources and repairs what was changed.

@@ -57,8 +57,8 @@ options:
       - Who starts the pods. V(podman) gets CDI names in limits, which podman reads since 5.4.
       - V(device_plugin) gets extended resources. They can't express shared devices and sub-resources, which are
         refused.
-      - V(resource_claims) gets an object C(ResourceClaim) of C(resource.k8s.io/v1) for each claim, which expresses
-        all.
+      - V(resource_claims) gets an object C(ResourceClaim) of C(resource.k8s.io/v1) for each claim. It can express
+        shared devices, and sub-resources of whole devices; a share of a device is refused.
     type: str
     choices: [podman, device_plugin, resource_claims]
     default: podman

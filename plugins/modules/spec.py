@@ -102,9 +102,9 @@ options:
       - V(keep) leaves it in the spec until it is free, with a warning that names who holds it. What requests hold goes
         with the next refresh after they gave it back, what containers have with the next run of this module after they
         were removed.
-      - If one of these engines does not answer, as when docker has stopped and left containers, nobody can tell what
-        its containers have. Then each device that would go counts as held, and the warning or the error names the
-        engine.
+      - The containers of a C(docker) that has stopped are read from its files. If an engine does not answer, or if a
+        container of a stopped C(docker) runs on and these files do not name it, nobody can tell what its containers
+        have. Then each device that would go counts as held, and the warning or the error names the engine.
       - V(fail) refuses, with nothing changed.
       - V(drop) removes it anyway.
       - Where our spec makes room for one of another tool (O(on_foreign_kind)), no held device can stay in it. Under
