@@ -21,7 +21,9 @@ attributes:
     description: Can run with the keyword C(async). The keyword is refused, because the action plugin runs first.
     support: none
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    description: >-
+      Can run in C(check_mode) and return changed status prediction without modifying target. The one exception is a
+      damaged store of grants. Each program that reads it rebuilds it, and keeps the damaged file beside the new one.
   diff_mode:
     description: >-
       Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode. Of specs
@@ -39,13 +41,13 @@ options: {}
 attributes:
   check_mode:
     support: full
-    details: This module only reads.
+    details: This module only reads. The exception above counts where it reads grants.
   diff_mode:
     support: N/A
-    details: This module only reads.
+    details: This module only reads, see C(check_mode).
   idempotent:
     support: full
-    details: This module only reads.
+    details: This module only reads, see C(check_mode).
 """
 
     WRITER = r"""
