@@ -26,7 +26,7 @@ from .terminal import complain, say, say_document
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Converge and print the changes; return 1 if the host is not as the settings say. Raises CdiError."""
+    """Converge and print the changes; return 1 if a part of that could not be done. Raises CdiError."""
     settings = _settings(arguments.settings, paths)
     parts = PARTS if arguments.part is None else arguments.part.split(",")
     for name in parts:

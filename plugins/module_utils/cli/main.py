@@ -107,7 +107,7 @@ VERBS = {
         {"shell": Operand("bash|zsh", None, "the shell")},
     ),
     "converge": Verb(
-        "bring this host to the state of a file of settings; exit code 1 if it is not as the file says",
+        "bring this host to the state of a file of settings; exit code 1 if a part of it could not be done",
         {
             "--check": "say what would be done, and do nothing; nothing is waited for",
             "--diff": "also print what changes",
