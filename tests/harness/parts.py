@@ -44,22 +44,23 @@ class Part(NamedTuple):
     alone: bool = False  # nothing runs beside it
 
 
+# Of the parts with `host`, one runs at a time, so they decide how long all take: each comes as soon as it may.
 PARTS = {
     "setup": Part(1, 1, alone=True),
     "style": Part(0.5, 0.5),
     "integration": Part(21, 7, host=True),  # the rest: Debian's engines in container hosts, and kills of all writers
+    "molecule": Part(9, host=True),
+    "adversary": Part(2, host=True),  # 1,000 seeds
     "fleet": Part(5),  # playbooks on simulated hosts
     "lint": Part(1.5, 1.5),
     "unit": Part(4.5, 4.5),
+    "machines": Part(8),
+    "sanity": Part(4.5),
     "contract": Part(3.5, 3.5),
     "floor": Part(2, 1),  # the rest: ledger, asyncio and system under Python 3.9, in a Debian 11
     "fault": Part(5, 1),  # the rest: L1, L2, L6 and L9
     "world": Part(2.5),  # 5,000 host-days, and each control of tests/world
     "conformance": Part(3.5, 1.5),  # the rest: ten releases of the library, NVIDIA's generator and hook
-    "molecule": Part(9, host=True),
-    "machines": Part(8),
-    "adversary": Part(2, host=True),  # 1,000 seeds
-    "sanity": Part(4.5),
 }
 NOTED = ("unit", "contract")  # what they run of the code is noted in `make test-all`
 LANES = 2
@@ -110,7 +111,7 @@ def limit(part: Part) -> float:
 class Running:
     """A part that runs, in a process group of its own."""
 
-    def __init__(self, name: str, quick: bool) -> None:
+    def __init__(self, name: str, part: Part, quick: bool) -> None:
         self.name = name
         LOGS.mkdir(parents=True, exist_ok=True)
         self.log: IO[str] = (LOGS / f"{name}.log").open("w+", errors="replace")
@@ -123,6 +124,8 @@ class Running:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        if not part.host:
+            _lower(self.process.pid)
 
     @property
     def seconds(self) -> float:
@@ -152,6 +155,12 @@ class Running:
     def _tell(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
+
+
+def _lower(pid: int) -> None:
+    """Let the part of this process wait for others: by its autogroup, as nice(1) only counts within one (sched(7))."""
+    with suppress(OSError):  # the kernel has none
+        Path(f"/proc/{pid}/autogroup").write_text("5", encoding="ascii")
 
 
 class Leftovers:
@@ -215,7 +224,7 @@ def run(parts: Mapping[str, Part], quick: bool = False) -> dict[str, Result]:
         while waiting or running:
             while name := next_up(waiting, running, parts):
                 waiting.remove(name)
-                running[name] = Running(name, quick)
+                running[name] = Running(name, parts[name], quick)
                 say(f"{name} starts")
             time.sleep(0.2)
             ended = {name: result for name, one in running.items() if (result := over(one, parts[name]))}
