@@ -49,6 +49,8 @@ class Done(NamedTuple):
 class Fleet:
     """Hosts by name, in a directory."""
 
+    shown_by = "fleet.cdi.progress"  # the callback
+
     def __init__(self, directory: Path, hosts: Mapping[str, Mapping[str, Any]]) -> None:
         self.directory = directory
         self.hosts = {name: dict(variables) for name, variables in hosts.items()}
@@ -136,7 +138,7 @@ class Fleet:
             "ANSIBLE_HOME": str(temporary),
             "ANSIBLE_LOCAL_TEMP": str(temporary),
             "ANSIBLE_REMOTE_TEMP": str(temporary / "remote"),
-            "ANSIBLE_STDOUT_CALLBACK": "fleet.cdi.progress",
+            "ANSIBLE_STDOUT_CALLBACK": self.shown_by,
             "ANSIBLE_NOCOLOR": "1",
         }
 

@@ -314,6 +314,19 @@ def test_a_file_of_tasks_that_is_missing_is_said_before_a_host_is_drained(fleet)
         assert REASON not in fleet.out_of_service("gpu1").values()
 
 
+def test_a_preview_fails_where_the_run_would(tmp_path):
+    """The work of the site, or the end of a job, may correct it: then the preview only names it."""
+    nothing = {**RULE, "match": {"subsystem": "mem", "node": ["/dev/none"]}, "required": True}
+    hosts = simulated_fleet.Fleet(tmp_path, {"gpu-1": {"cdi_host_devices": {"memory": nothing}}})
+    (tmp_path / "work.yml").write_text(yaml.safe_dump(WORK[1:]))
+    hosts.shown_by = "ansible.builtin.default"
+    missing = "specs: devices entry 'memory': found no device, but has required: true"
+    look = hosts.play("fleet.cdi.upgrade", "--check")
+    assert look.status == 2 and f'"msg": "{missing}' in look.said, look.said
+    look = hosts.play("fleet.cdi.upgrade", "--check", "-e", f"fleet_cdi_upgrade_tasks={tmp_path}/work.yml")
+    assert look.status == 0 and f"Its settings can't be met now: {missing}" in " ".join(look.said.split()), look.said
+
+
 @pytest.fixture(scope="module")
 def kubernetes():
     """Variables of the environment with which Ansible finds kubernetes.core."""
