@@ -20,6 +20,10 @@ from .part import BY, HostProblem, HostRun, PartOutcome
 FAILED = "configuration-failed"
 SPECS = "specs"  # the part
 ENDING = ".conf"  # of the name of a configuration
+STAYS = (
+    "{}: was changed since fleet.cdi wrote it, so it stays, and its executable still grants by it; remove it, or "
+    "name it in cdi_host_plugins"
+)
 
 
 def converge(run: HostRun) -> PartOutcome:
@@ -38,7 +42,7 @@ def converge(run: HostRun) -> PartOutcome:
         path=os.environ.get("PATH", ""),
     )
     wanted = [_wanted(key, one) for key, one in settings["plugins"].items()]
-    left = _left(places, wanted) if settings["prune"] else []
+    left, staying = _left(places, wanted) if settings["prune"] else ([], [])
     bin_dir = os.path.join(settings["prefix"], "bin")
     how = {"force": settings["force"], "check": run.check, "on_held": settings["on_held"]}
     done = converge_configurations([*wanted, *left], places, bin_dir, **how)
@@ -49,7 +53,7 @@ def converge(run: HostRun) -> PartOutcome:
         # The refresh would bring specs up to date, too. Part `specs` has announced these changes.
         refreshed = [path for path in done.changed if has_pool_name(path) or transient_id(path, KIND)]
         changed = bool(done.changes or refreshed)
-    return PartOutcome(changed, diff, list(dict.fromkeys(done.warnings)), problems)
+    return PartOutcome(changed, diff, list(dict.fromkeys([*staying, *done.warnings])), problems)
 
 
 def _wanted(key: str, one: dict[str, object]) -> WantedConfiguration:
@@ -57,15 +61,16 @@ def _wanted(key: str, one: dict[str, object]) -> WantedConfiguration:
     return wanted_configuration({**options_of(key, one), "state": "present", "managed_by": BY})
 
 
-def _left(places: Layout, wanted: list[WantedConfiguration]) -> list[WantedConfiguration]:
-    """Return the removal of each configuration of this role that is not wanted, also of one that is gone already."""
+def _left(places: Layout, wanted: list[WantedConfiguration]) -> tuple[list[WantedConfiguration], list[str]]:
+    """Return (the removal of each configuration of this role that is not wanted, also of one that is gone already; a
+    warning for each that stays)."""
     manifest = read_manifest(places.state_dir)
     asked = {path_of(one, places) for one in wanted}
     there = [_at(path) for path in manifest.files if path.endswith(ENDING) and manifest.by(path) == BY]
     paths = {path_of(one, places): one for one in there}
-    return [
-        one for path, one in paths.items() if path not in asked and path in manifest.files and manifest.may_drop(path)
-    ]
+    left = {path: one for path, one in paths.items() if path not in asked and path in manifest.files}
+    staying = [STAYS.format(path) for path in left if not manifest.may_drop(path) and os.path.lexists(path)]
+    return [one for path, one in left.items() if manifest.may_drop(path)], staying
 
 
 def _at(path: str) -> WantedConfiguration:

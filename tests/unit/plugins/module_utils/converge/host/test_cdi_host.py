@@ -110,6 +110,23 @@ def test_what_was_deleted_and_is_not_asked_for_is_forgotten(
     assert left == []
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_a_configuration_that_was_changed_and_is_not_asked_for_stays_with_a_warning(
+    answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    monkeypatch.setattr(plugins, "Layout", partial(Layout, config_dir=str(tmp_path / "etc")))
+    less = {"plugins": {"tty/generic-tty": {}}}
+    answer(plugins={**less["plugins"], "tty/rule": {"args": {"profile": "misc"}}})
+    path = tmp_path / "etc/tty.d/rule.conf"
+    path.write_text(path.read_text() + "\n")
+    done, warnings = answer(["plugins"], check=check, **less)
+    why = f"{path}: was changed since fleet.cdi wrote it, so it stays, and its executable still grants by it; "
+    assert [text for text in warnings if text.startswith(why)] and path.exists() and not changed(done)
+    path.unlink()  # as the warning says
+    done, warnings = answer(["plugins"], check=check, **less)
+    assert not any(str(path) in text for text in warnings)
+
+
 def test_another_prefix_is_refused_before_anything_is_changed(
     answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
