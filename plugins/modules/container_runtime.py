@@ -41,7 +41,8 @@ options:
     description:
       - V(enabled) turns CDI on. V(disabled) turns CDI off, also where another tool turned it on. Podman and CRI-O have
         no switch and refuse V(disabled).
-      - V(absent) removes everything that this module set. CDI that was on before stays on.
+      - V(absent) removes everything that this module set, also for a runtime that is not installed any more. CDI that
+        was on before stays on.
     type: str
     choices: [enabled, disabled, absent]
     default: enabled

@@ -30,8 +30,10 @@ def converge(run: HostRun) -> PartOutcome:
     there = _states(run, asked)
     wanted = {(one["name"], one["installation"]): one["state"] for one in asked}
     if settings["prune"]:
-        left = [one for one in there if one["managed_by"] == BY and (one["name"], one["installation"]) not in wanted]
-        asked += [_options(run, one["name"], state="absent", installation=one["installation"]) for one in left]
+        edits = read_manifest(settings["state_dir"]).edits.values()
+        ours = sorted({tuple(record["for"].split("/")) for record in edits if record["by"] == BY})  # installed or not
+        left = [one for one in ours if one not in wanted]
+        asked += [_options(run, name, state="absent", installation=installation) for name, installation in left]
     outcome = _set(asked, run)
     if outcome.problems or (run.check and outcome.changed):
         return outcome

@@ -10,6 +10,7 @@ step fails, put the files back.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from ... import files, schema
@@ -24,7 +25,8 @@ from ..kinds import leaving
 from . import daemon_restart
 from .daemon_restart import Restarter
 from .key_diff import runtime_diff
-from .plan import RuntimePlan, plan_runtime
+from .managed_keys import Amended
+from .plan import RuntimePlan, plan_removal, plan_runtime, staying
 
 SPEC_DIRS = {
     "type": "array",
@@ -66,13 +68,9 @@ def converge_runtime(
     by = by or Restarter()
     made = plan_runtime(place, wanted, read_manifest(state_dir), Source(), managed_by)
     off = made.changes and made.before.enabled and not made.after.enabled
-    users = by.using(place.name) if off and on_held != leaving.DROP else containers.RunningContainers(())
-    held = _named(users)
-    if held and on_held == leaving.FAIL:
-        raise CdiError(f"{'; '.join(held)}. Nothing was changed. Remove them, or let on_held be 'keep' or 'drop'.")
-    if held:
+    why = _held(place.name, on_held, by) if off else ""
+    if why:
         asked = by.ask(place)
-        why = f"{'; '.join(held)}; CDI stays on until none is left and this runs again (on_held 'drop': off now)"
         unchanged = RuntimePlan((), made.before, made.before)
         return RuntimeOutcome(unchanged, running.is_pending(asked, made.before), False, (why,))
     asked = by.ask(place)
@@ -88,6 +86,15 @@ def converge_runtime(
     elif not check and decision.restart:
         daemon_restart.restart(place, made.after, by)  # an earlier run wrote, and stopped before the restart
     return RuntimeOutcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
+
+
+def _held(name: str, on_held: str, by: Restarter) -> str:
+    """Return why CDI stays on in a runtime; "" if it may go off. Raises CdiError if `on_held` says so."""
+    held = _named(by.using(name)) if on_held != leaving.DROP else []
+    if held and on_held == leaving.FAIL:
+        raise CdiError(f"{'; '.join(held)}. Nothing was changed. Remove them, or let on_held be 'keep' or 'drop'.")
+    why = f"{'; '.join(held)}; CDI stays on until none is left and this runs again (on_held 'drop': off now)"
+    return why if held else ""
 
 
 def _named(users: containers.RunningContainers) -> list[str]:
@@ -150,7 +157,14 @@ def of_runtime(
         warnings.append(f"{place.title}: has no CDI at all; its configuration stays unchanged")
         place = None
     if place is None:
-        return {"changed": False, "name": options["name"], "pending_restart": False, "diff": []}, warnings
+        changes, more = _take_back(options, check) if wanted is None else ((), ())
+        result = {
+            "changed": bool(changes),
+            "name": options["name"],
+            "pending_restart": False,
+            "diff": runtime_diff(changes),
+        }
+        return result, [*warnings, *more]
     how = {"managed_by": options["managed_by"], "on_held": options["on_held"]}
     done = converge_runtime(place, wanted, options["state_dir"], options["restart"], check, **how)
     reading = done.plan.after
@@ -166,9 +180,31 @@ def of_runtime(
         "paths": [change.path for change in done.plan.changes if change.before != change.after],
         "pending_restart": done.pending,
         "restarted": done.restarted,
-        "diff": runtime_diff(done.plan),
+        "diff": runtime_diff(done.plan.changes),
     }
     return result, [*warnings, *done.warnings]
+
+
+def _take_back(options: dict[str, Any], check: bool) -> tuple[Sequence[Amended], Sequence[str]]:
+    """Take back the keys that we set for a runtime that is not installed any more, as another one of it may come.
+
+    Return (the files that change, warnings). Raises CdiError.
+    """
+    of, state_dir = f"{options['name']}/{options['installation']}", options["state_dir"]
+    ours = plan_removal(of, read_manifest(state_dir), Source())
+    if not ours:
+        return (), ()
+    why = _held(options["name"], options["on_held"], Restarter())
+    if why:
+        return (), (why,)
+    if check:
+        read_manifest(state_dir).check(ours)
+    else:
+        with locked_manifest(state_dir) as manifest:
+            ours = plan_removal(of, manifest, Source())  # again: now the lock is ours
+            for path, change in ours.items():
+                manifest.amend(path, change.after, None)
+    return [one for one in ours.values() if one.before != one.after], staying(ours.values())
 
 
 def _wanted(options: dict[str, Any]) -> Optional[WantedCdi]:

@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
 from ...runtimes.edit.key_edits import SYNTAXES, same, syntax_of
 from .. import module_diff
-from .plan import RuntimePlan
+from .managed_keys import Amended
 
 
-def runtime_diff(plan: RuntimePlan) -> list[dict[str, Any]]:
+def runtime_diff(changes: Iterable[Amended]) -> list[dict[str, Any]]:
     """Return for each file the keys that change, dotted, before and after."""
     found = []
-    for change in plan.changes:
+    for change in changes:
         before, after = (_keys(change.path, content) for content in (change.before, change.after))
         differ = sorted(
             key

@@ -9,7 +9,7 @@ set. If that is not as wanted, the fewest possible keys are set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 from ... import files
@@ -48,8 +48,7 @@ def plan_runtime(
         return RuntimePlan((), now, now)
     if wanted is not None and not place.reads:
         raise CdiError(f"{place.title}: has no CDI at all; {_first(place)}. Upgrade it, or leave this runtime out.")
-    ours = [path for path, record in manifest.edits.items() if record["for"] == owner(place)]
-    changes = {path: managed_keys.without_ours(path, source.read(path), manifest.edits[path]) for path in ours}
+    changes = plan_removal(owner(place), manifest, source)
     base = source.with_({path: change.after for path, change in changes.items()})
     if wanted is not None and not satisfied(read(place, base), wanted):
         for path, settings in _by_path(CONFIGURATIONS[place.name].settings(place, base, wanted)).items():
@@ -63,13 +62,23 @@ def plan_runtime(
             f"{place.config}: setting {_wish(wanted)} has no effect on {place.title}: {after.enabled_by} and "
             f"{after.spec_dirs_by} overrule it. Nothing was changed."
         )
-    warnings = [
+    warnings = staying(changes.values()) if wanted is None else ()
+    return RuntimePlan(tuple(changes.values()), now, after, warnings)
+
+
+def plan_removal(of: str, manifest: Manifest, source: Source) -> dict[str, managed_keys.Amended]:
+    """Return the changes that take back all keys of one owner, installed or not. Raises CdiError."""
+    ours = [path for path, record in manifest.edits.items() if record["for"] == of]
+    return {path: managed_keys.without_ours(path, source.read(path), manifest.edits[path]) for path in ours}
+
+
+def staying(changes: Iterable[managed_keys.Amended]) -> tuple[str, ...]:
+    """Return a warning for each key that is not taken back by these changes."""
+    return tuple(
         f"{change.path}: {key}: was changed or removed since fleet.cdi set it; it is not taken back"
-        for change in changes.values()
-        if wanted is None
+        for change in changes
         for key in change.theirs
-    ]
-    return RuntimePlan(tuple(changes.values()), now, after, tuple(warnings))
+    )
 
 
 def _by_path(settings: tuple[Setting, ...]) -> Mapping[str, list[Setting]]:

@@ -319,6 +319,10 @@ def test_another_installation_of_a_runtime_takes_the_place_of_the_one_before(
     done = run(config=other)
     assert done["diff"] == previewed["diff"] and enabled() == ["other.json"]
     assert not run(config=other)["changed"] and not run(check=True, config=other)["changed"]
+    found.clear()  # and one that is not installed any more
+    previewed = run(check=True, installation="snap", state="absent")
+    done = run(installation="snap", state="absent")
+    assert done["changed"] and done["diff"] == previewed["diff"] and enabled() == []
 
 
 def test_a_package_that_may_not_be_installed_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:

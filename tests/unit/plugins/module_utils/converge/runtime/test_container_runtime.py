@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import (
@@ -13,6 +15,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import 
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, running
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runtime.docker_machine import OURS, THEIRS
 
 OPTIONS = {
     "name": "docker",
@@ -85,6 +89,22 @@ class TestAnswer:
             [],
         )
         assert answer(state="disabled")[1] == ["docker: is not installed here (system)"]
+
+    def test_what_was_set_in_a_runtime_that_is_gone_is_taken_back(self, docker, answer):
+        """Else the next docker on this host has CDI on."""
+        docker.write(THEIRS)
+        answer()
+        answer.places.clear()
+        docker.users = [Container("docker", "web", "exited", ("fleet.cdi/tty=tty13",))]
+        result, (why,) = answer(state="absent")
+        assert not result["changed"] and "container web (docker, exited)" in why and docker.content == OURS
+        docker.users = []
+        preview, _none = answer(state="absent", check=True)
+        assert docker.content == OURS
+        assert answer(state="absent") == (preview, [])
+        assert preview["changed"] and preview["diff"][0]["before"] == {"features.cdi": True}
+        assert (docker.content, os.path.exists(docker.state)) == (THEIRS, False)
+        assert not answer(state="absent")[0]["changed"]
 
     def test_a_release_from_before_cdi(self, docker, answer):
         answer.places[:] = [docker.place._replace(version="20.10.24", numbers=(20, 10, 24), reads="")]

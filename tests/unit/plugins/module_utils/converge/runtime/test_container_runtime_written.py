@@ -142,7 +142,7 @@ class TestWritten:
     def test_the_diff_is_by_key(self, docker):
         docker.write(b'{"features": {"cdi": false}, "debug": true}')
         made = docker.converge(WantedCdi(True, ("/opt/cdi",)), check=True)
-        (one,) = container_runtime.runtime_diff(made.plan)
+        (one,) = container_runtime.runtime_diff(made.plan.changes)
         assert one["before"] == {"features.cdi": False}
         assert one["after"] == {"features.cdi": True, "cdi-spec-dirs": ["/opt/cdi"]}
         assert one["after_header"] == docker.config
