@@ -23,7 +23,8 @@ description:
     C(crio config), C(podman info)). If that does not agree, or the daemon does not start again, the module restores
     the files.
   - RV(pending_restart) says whether the daemon runs with other settings than its files have. The daemon itself is
-    asked, so that a later run still knows after a play that failed half-way.
+    asked, so that a later run still knows after a play that failed half-way. A daemon that can't be asked counts as
+    pending, and is not restarted.
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -177,7 +178,7 @@ paths:
   elements: str
   sample: [/etc/docker/daemon.json]
 pending_restart:
-  description: Whether its daemon still runs with other settings than its files have.
+  description: Whether its daemon still runs with other settings than its files have, or can't be asked.
   returned: success
   type: bool
   sample: false

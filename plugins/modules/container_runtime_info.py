@@ -107,7 +107,7 @@ runtimes:
       type: dict
       sample: {"enabled": true, "spec_dirs": ["/etc/cdi", "/var/run/cdi"]}
     pending_restart:
-      description: Whether its daemon runs with other settings than its files have.
+      description: Whether its daemon runs with other settings than its files have, or can't be asked.
       type: bool
       sample: false
     managed:

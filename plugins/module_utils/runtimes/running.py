@@ -61,6 +61,11 @@ def is_pending(asked: Asked, reading: CdiReading) -> bool:
     return reading.enabled and asked.running.spec_dirs != reading.spec_dirs
 
 
+def may_be_pending(asked: Asked, reading: Optional[CdiReading]) -> bool:
+    """Whether a restart may be missing: so it is with a daemon that can't be asked."""
+    return bool(asked.trouble) or (reading is not None and is_pending(asked, reading))
+
+
 def _docker(path: str) -> RunningDaemon:
     """GET /info of the Engine API: CDISpecDirs is empty where CDI is off."""
     info = json.loads(_fetch(path, "/info"))

@@ -72,9 +72,9 @@ def converge_runtime(
     if why:
         asked = by.ask(place)
         unchanged = RuntimePlan((), made.before, made.before)
-        return RuntimeOutcome(unchanged, running.is_pending(asked, made.before), False, (why,))
+        return RuntimeOutcome(unchanged, running.may_be_pending(asked, made.before), False, (why,))
     asked = by.ask(place)
-    pending = running.is_pending(asked, made.after)
+    pending = running.may_be_pending(asked, made.after)
     decision = daemon_restart.decide(place, pending, asked, restart, by)  # before anything is written
     warnings = [*made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
     if check and made.changes:

@@ -11,6 +11,7 @@ from typing import Any
 from ...manifest import Manifest, read_manifest
 from ...runtimes import installations
 from ...runtimes.place import CdiReading
+from ...runtimes.running import may_be_pending
 from ...runtimes.survey import RuntimeState, survey
 from .plan import owner
 
@@ -35,7 +36,7 @@ def runtime_document(state: RuntimeState, manifest: Manifest) -> dict[str, Any]:
         "spec_dirs": list(reading.spec_dirs),
         "spec_dirs_by": reading.spec_dirs_by if state.reading else "",
         "running": None if now is None else {"enabled": now.enabled, "spec_dirs": list(now.spec_dirs)},
-        "pending_restart": state.pending,
+        "pending_restart": may_be_pending(state.asked, reading),
         "managed": {
             path: [".".join(key["path"]) for key in record["keys"]] for path, record in sorted(records.items())
         },

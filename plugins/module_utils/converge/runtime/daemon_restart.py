@@ -64,9 +64,10 @@ def decide(
     if not pending:
         return RestartDecision(False)
     unit = arguments.unit_of(place.units, by.show)
-    if restart == NEVER:
+    if restart == NEVER or asked.trouble:  # it can't be told if a restart would help, and what it would end
         names = unit.name or " or ".join(place.units)
-        return RestartDecision(False, f"{place.title} still runs without the change; restart {names} when it suits")
+        runs = "may run" if asked.trouble else "still runs"
+        return RestartDecision(False, f"{place.title} {runs} without the change; restart {names} when it suits")
     if not unit.is_active:
         raise CdiError(
             f"{place.title}: runs, but none of its systemd units does ({', '.join(place.units)}), so that it can't be "

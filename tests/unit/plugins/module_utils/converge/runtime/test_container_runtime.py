@@ -62,6 +62,10 @@ class TestAnswer:
         (found,) = container_runtime_info.answer({"name": "docker", "state_dir": docker.state}, False)[0]["runtimes"]
         assert (found["managed"], found["managed_by"]) == ({docker.config: ["features.cdi"]}, "me")
         assert (found["enabled"], found["running"], found["pending_restart"], found["error"]) == (True, None, False, "")
+        monkeypatch.setattr(running, "_ASK", {"docker": lambda _path: {}[_path]})
+        docker.place = answer.places[0] = docker.place._replace(socket="/run/docker.sock")
+        (found,) = container_runtime_info.answer({"name": "docker", "state_dir": docker.state}, False)[0]["runtimes"]
+        assert found["pending_restart"] and "can't be asked" in found["warnings"][0]
         docker.write(b"{")
         (found,) = container_runtime_info.answer({"name": None, "state_dir": docker.state}, False)[0]["runtimes"]
         assert (found["enabled"], "expected a JSON object" in found["error"]) == (False, True)

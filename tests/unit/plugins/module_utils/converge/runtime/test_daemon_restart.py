@@ -58,6 +58,19 @@ class TestRestarted:
         assert (done.changed, done.restarted, done.pending) == (True, False, False)
         assert not any("restart" in command for command in docker.told)
 
+    @pytest.mark.parametrize("restart", ["never", "when_idle", "always"])
+    def test_one_that_can_t_be_asked_may_need_a_restart(self, docker, restart):
+        """It may hang: nobody can tell with what it runs, and whose containers would end."""
+        docker.write(THEIRS)
+        docker.start()
+        docker.by = docker.by._replace(ask=lambda _place: running.Asked(None, "docker.sock: can't be asked", True))
+        preview = docker.converge(restart=restart, check=True)
+        done = docker.converge(restart=restart)
+        assert (done.pending, done.restarted) == (preview.pending, preview.restarted) == (True, False)
+        advice = "docker 26.1.5 may run without the change; restart docker.service when it suits"
+        assert done.warnings == preview.warnings == ("docker.sock: can't be asked", advice)
+        assert docker.converge(restart=restart).pending
+
     def test_one_that_fails_gets_its_old_file_back_and_is_restarted(self, docker):
         docker.write(THEIRS)
         docker.start()
