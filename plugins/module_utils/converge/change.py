@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ..files import canonical, read
+from ..files import LiveFile, canonical, read
 from ..manifest import Manifest
 from ..records import CdiError
 
@@ -49,20 +50,29 @@ def plan_file(
     """Return the changes that give `path`, which is not a spec, the content `after`; None removes the file, and forgets
     one of ours that is gone already.
 
-    A file that already has this content becomes ours, and its record is corrected if that lists another content, as
-    after a restore from a backup. So does one without a record that `has_our_form`: the record was lost. Raises
-    CdiError, which ends with `advice`, for another file that the manifest does not list; `force` replaces such a file.
+    A file that already has this content becomes ours. Its record is corrected if that lists another content, as after a
+    restore from a backup, and so are its mode and owner. So becomes one without a record that `has_our_form`: the
+    record was lost. Raises CdiError, which ends with `advice`, for another file that the manifest does not list;
+    `force` replaces such a file.
     """
     path = canonical(path)
     live = read(path)
     before = live.content if live else None
     recorded = manifest.record(path) is not None
-    if before == after and (not manifest.expects(path) if after is None else manifest.lists(path, after)):
+    forgotten = live is None and not manifest.expects(path)
+    if before == after and (forgotten or (live and manifest.lists(path, after) and not wrong_rights(live))):
         return ()
     ours = before is not None and not recorded and (before == after or has_our_form(before))
     if before not in (None, after) and not recorded and not ours and not force:
         raise not_ours(path, advice)
     return (Change(path, "", before, after, by, ours),)
+
+
+def wrong_rights(live: LiveFile) -> str:
+    """Return which mode or owner of a file of ours is wrong, or "". Its owner could change it unseen."""
+    if (live.mode, live.uid) == (MODE, os.geteuid()):
+        return ""
+    return f"has mode {live.mode:04o} and the owner {live.uid}; expected {MODE:04o} and {os.geteuid()}"
 
 
 def not_ours(path: str, advice: str) -> CdiError:

@@ -13,7 +13,7 @@ from .change import Change
 
 FORGOTTEN = "is gone already; fleet.cdi forgets that it wrote it\n"
 TAKEN_OVER = "has the wanted content already; fleet.cdi takes it over\n"  # its record was lost
-CORRECTED = "has the wanted content already; its mode or its record is corrected\n"
+CORRECTED = "has the wanted content already; its owner, its mode or its record is corrected\n"
 
 
 def diff(name: str, before: Any, after: Any) -> dict[str, Any]:

@@ -46,6 +46,7 @@ from ...spec.registry import Registry, load, seen_with
 from ...spec.stale import Reason
 from ...system import mandatory_access, programs, systemd
 from ...system.occupied import Occupied
+from ..change import wrong_rights
 from ..driver import device_links
 from ..holders import occupied
 from ..kinds.memory import Memory, memory_of
@@ -81,7 +82,9 @@ class Written(NamedTuple):
 
     registry: Registry
     managed: Mapping[str, str] = {}  # path of each spec of ours that is unchanged -> who asked for it
-    files: Mapping[str, str] = {}  # path of each file of the manifest -> "" (unchanged), GONE, CHANGED or an error
+    files: Mapping[
+        str, str
+    ] = {}  # path of each file of the manifest -> "" (unchanged), GONE, CHANGED or what else is wrong
     keys: Mapping[str, tuple[str, ...]] = {}  # path of another tool's file -> keys of ours that are changed or gone
     key_errors: Mapping[str, str] = {}  # path of another tool's file with keys of ours -> why it can't be read
     configurations: Mapping[str, tuple[Config, ...]] = {}  # path of each .conf -> it and its delegates
@@ -327,7 +330,7 @@ def _state(path: str, record: Mapping[str, Any]) -> str:
         return str(error)
     if live is None:
         return GONE
-    return "" if digest(live.content) in record["applied"] else CHANGED
+    return wrong_rights(live) if digest(live.content) in record["applied"] else CHANGED
 
 
 def _live(places: Layout, written: Written) -> LiveDevices:

@@ -21,7 +21,7 @@ from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
 from ...spec.seen.linked import ANY, Linked
 from ...spec.validate import validate
-from ..change import MODE, OR_FORCE, Change, Plan, not_ours
+from ..change import OR_FORCE, Change, Plan, not_ours, wrong_rights
 from ..clashes import find_clashes
 
 TAKEN_OVER = "fleet.cdi wrote this, and {} does not know it any more. It is taken over: undo removes it"
@@ -117,7 +117,7 @@ def _replaced(
     if live.content != content and not recorded and not ours and not force:
         raise not_ours(path, "Move it away, choose another kind or directory, " + OR_FORCE)
     # A file with our content and no record of it becomes ours again: the record was lost, or is from a backup.
-    same = live.content == content and manifest.lists(path, content) and live.mode == MODE
+    same = live.content == content and manifest.lists(path, content) and not wrong_rights(live)
     return () if same else (Change(path, kind, live.content, content, ours=ours),)
 
 

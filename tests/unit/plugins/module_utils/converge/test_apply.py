@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import apply as apply_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import digest, locked_manifest
 
@@ -30,6 +32,30 @@ def test_a_host_that_nobody_else_changes_is_planned_once(planned):
     file, state, manifests, plan = planned
     apply_file.apply(plan, state, False)
     assert len(manifests) == 1 and file.read_bytes() == b"new"
+
+
+RIGHTS = [
+    pytest.param(lambda path: path.chmod(0o666), id="mode"),
+    pytest.param(
+        lambda path: os.chown(path, 1000, -1),
+        id="owner",
+        marks=pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away: needs root"),
+    ),
+]
+
+
+@pytest.mark.parametrize("change", RIGHTS)
+def test_a_file_that_others_may_write_is_written_anew(planned, change):
+    """Programs of root trust its content, and its owner could change that unseen."""
+    file, state, _manifests, plan = planned
+    apply_file.apply(plan, state, False)
+    assert apply_file.apply(plan, state, False).changes == ()
+    change(file)
+    assert apply_file.apply(plan, state, True).changes
+    (done,) = apply_file.apply(plan, state, False).changes
+    assert module_diff.text(done)["prepared"] == module_diff.CORRECTED
+    assert (file.stat().st_mode & 0o777, file.stat().st_uid) == (0o644, os.geteuid())
+    assert apply_file.apply(plan, state, False).changes == ()
 
 
 @pytest.mark.parametrize("what", ["manifest", "file"])

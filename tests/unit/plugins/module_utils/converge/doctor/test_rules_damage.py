@@ -115,6 +115,18 @@ def test_what_a_damaged_file_is_called(everything, case):
         assert [one.rule for one in everything.findings() if one.rule != "disabled"] == case["rules"]
 
 
+@pytest.mark.parametrize(
+    "name", ["run/inventory.json", "run/inventory.d/zero.rule.*.json", "etc/cdi/fleet.cdi-zero.json"]
+)
+def test_a_file_that_others_may_write_is_named(everything, name):
+    (path,) = everything.root.glob(name)
+    path.chmod(0o666)
+    (found,) = [one for one in everything.findings() if one.rule != "disabled"]
+    path.chmod(0o644)
+    assert found.rule.endswith("-changed") and found.subject == str(path)
+    assert found.problem == f"has mode 0666 and the owner {os.geteuid()}; expected 0644 and {os.geteuid()}"
+
+
 def test_a_pool_that_no_configuration_asks_for_any_more(everything):
     """Else its loss ends each ADD (pool-unusable)."""
     (pool,) = everything.root.glob("run/inventory.d/zero.rule.*.json")

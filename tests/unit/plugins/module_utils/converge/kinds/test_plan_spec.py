@@ -262,6 +262,14 @@ def test_a_mode_that_rootless_runtimes_cannot_read_is_mended(host):
     assert files.read(f"{host.etc}/{FILE}").mode == 0o644
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away: needs root")
+def test_one_of_another_owner_is_written_anew(host):
+    host.converge(SPEC)
+    os.chown(f"{host.etc}/{FILE}", 1000, -1)
+    assert host.converge(SPEC, check=True).changes and host.converge(SPEC).changes
+    assert files.read(f"{host.etc}/{FILE}").uid == 0 and host.converge(SPEC).changes == ()
+
+
 def test_a_foreign_file_stays_unless_forced_and_undo_brings_it_back(host):
     path = host.put(host.etc, FILE, b"theirs")
     before = host.everything()
