@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 from ... import documents, schema
 from ...layout import USUAL
@@ -161,7 +161,7 @@ def read_settings(document: Any, where: str = "settings") -> dict[str, Any]:
             f"{where}: found {schema.shown(document)}; expected a mapping of settings, as in {{devices: {{}}}}"
         )
     rest = {name: value for name, value in document.items() if name != SECTION}
-    plugin = _read_plugin(document.get(SECTION), f"{where}: {SECTION}")
+    plugin = _read_plugin(document[SECTION], f"{where}: {SECTION}") if SECTION in document else None
     return {**_read(rest, SETTINGS, where), SECTION: plugin}
 
 
@@ -199,9 +199,7 @@ def parse_settings(content: bytes, where: str) -> Any:
     raise CdiError(f"{where}: is not a YAML document ({why}); correct it")
 
 
-def _read_plugin(document: Any, where: str) -> Optional[dict[str, Any]]:
-    if document is None:
-        return None
+def _read_plugin(document: Any, where: str) -> dict[str, Any]:
     from . import device_plugin_settings  # here: few hosts have the device plugin, and it takes a fifth of a run
 
     return _read(document, device_plugin_settings.DEVICE_PLUGIN, where)

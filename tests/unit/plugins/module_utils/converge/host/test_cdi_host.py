@@ -439,7 +439,7 @@ def test_a_host_converges_itself_from_the_settings_of_a_run(
     monkeypatch.setattr(systemd, "enabled", lambda _run, names: names)
     monkeypatch.setattr(units, "start", lambda *_arguments: None)
     file = tmp_path / "etc/settings.json"
-    done, warnings = answer(devices=TWO, converge_file=str(file), force=True, on_held="drop", device_plugin=None)
+    done, warnings = answer(devices=TWO, converge_file=str(file), force=True, on_held="drop")
     assert changed(done) == ["specs", "refresh"] and not any("metrics" in text for text in warnings)
     saved = json.loads(file.read_text())
     assert saved["devices"] == TWO and not {"force", "on_held", "grace", "install_packages"} & saved.keys()

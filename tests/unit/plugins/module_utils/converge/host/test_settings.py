@@ -45,6 +45,7 @@ def test_text_counts_as_what_it_means(given: dict[str, Any], name: str, value: A
         ({"prefix": "/opt/cdi/"}, "settings: prefix: found '/opt/cdi/' (a text); expected an absolute path"),
         ({"runtime_settings": {"docker": {"state": "off"}}}, "settings: runtime_settings.docker.state: found 'off'"),
         ({"device_plugin": True}, "settings: device_plugin: found True (a boolean); expected a mapping"),
+        ({"device_plugin": None}, "settings: device_plugin: found nothing; expected a mapping"),
         ({"device_plugin": {"grace": "x"}}, "settings: device_plugin: grace: found 'x' (a text); expected a whole"),
     ],
 )
