@@ -20,11 +20,14 @@ from .apply import apply
 from .change import Change, Plan, plan_file
 
 NAMESPACE = "feature.node.kubernetes.io"
+PREFIX = "fleet-cdi-"  # of the names of our labels
+ADVICE = "Move it away, or name another file (role: cdi_host_feature_file)."
 LONGEST = 63  # letters of a name or value
 LARGEST = 65536  # bytes of a file that NFD reads
 BY = "node-features"  # the owner of the file, for the manifest
 
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
+_RENDERED = re.compile(rf"({re.escape(NAMESPACE)}/{PREFIX}[^\n]*\n)+".encode())
 
 
 def label_value(text: str) -> str:
@@ -52,7 +55,7 @@ def _lines(devices: Iterable[Device]) -> Iterator[str]:
             "memory": str(min(one.capacity.get("memory", 0) for one in mine) or ""),
             "model": _model(mine),
         }
-        name = f"fleet-cdi-{_OTHER.sub('-', kind)}"
+        name = f"{PREFIX}{_OTHER.sub('-', kind)}"
         if len(name) + len(".memory") <= LONGEST:
             yield from (f"{NAMESPACE}/{name}.{what}={value}\n" for what, value in values.items() if value)
 
@@ -79,7 +82,20 @@ def keep_features(path: str, listing: str, state_dir: str, check: bool = False) 
         old = [one for one, record in manifest.files.items() if record["by"] == BY]
         found = [change for one in old if one != path or not text for change in plan_file(one, None, manifest, BY)]
         if text:
-            found += plan_file(path, text.encode(), manifest, BY)
+            found += plan_file(path, text.encode(), manifest, BY, has_our_form=_is_rendered)
         return Plan("", tuple(found), ())
 
     return apply(look_and_plan, state_dir, check).changes
+
+
+def check_features(path: str, state_dir: str) -> None:
+    """Raise CdiError where `keep_features` would on a host with devices, whichever these are. Changes nothing."""
+
+    def look_and_plan(manifest: Manifest) -> Plan:
+        return Plan("", plan_file(path, b"any", manifest, BY, advice=ADVICE, has_our_form=_is_rendered), ())
+
+    apply(look_and_plan, state_dir, check=True)
+
+
+def _is_rendered(content: bytes) -> bool:
+    return _RENDERED.fullmatch(content) is not None

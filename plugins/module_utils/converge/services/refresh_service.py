@@ -71,6 +71,8 @@ def install(
     """
     live = systemd.booted() if booted is None else booted
     _check(settings)
+    if settings.feature_file:  # the service ignores it if its last commands fail
+        node_features.check_features(settings.feature_file, state_dir)
     wanted = refresh_texts(settings)
     before = _state(run, live)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 from hypothesis import given
@@ -118,6 +119,14 @@ def test_without_a_path_ours_goes_and_a_file_of_others_stays(host):
     host.path.write_text("theirs=1\n")
     status, _out, err = host("--output", str(host.path))
     assert status == 2 and str(host.path) in err and host.path.read_text() == "theirs=1\n"
+
+
+def test_a_file_whose_record_was_lost_is_kept_on(host):
+    assert host("--output", str(host.path))[0] == 0
+    shutil.rmtree(host.state)
+    host.offer(GPU, GPU._replace(id="pci:0000:04:00.0"))
+    assert host("--output", str(host.path)) == (0, f"changed: {host.path}\n", "")
+    assert undo(layout_beside(host.state)).removed == (str(host.path),)
 
 
 def test_without_output_it_prints(host):

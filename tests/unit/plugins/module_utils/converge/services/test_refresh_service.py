@@ -266,6 +266,25 @@ def test_settings_that_make_no_unit(host, options, message):
     assert read_manifest(host[1]).files == {}
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_a_feature_file_of_others_is_refused_before_anything_is_changed(host, tmp_path, check):
+    """The service fails to write it, and nobody hears of that."""
+    path = tmp_path / "features.d/x"
+    path.parent.mkdir()
+    path.write_text("theirs=1\n")
+    with pytest.raises(CdiError, match=f"{path}: is not ours"):
+        install(host, check, feature_file=str(path))
+    assert host[0].told == [] and list(everything(tmp_path)) == ["features.d/x"]
+
+
+def test_a_feature_file_that_may_be_written_is_left_to_the_service(host, tmp_path):
+    path = tmp_path / "features.d/x"
+    assert install(host, feature_file=str(path))["changed"] and not path.parent.exists()
+    path.parent.mkdir()
+    path.write_text("feature.node.kubernetes.io/fleet-cdi-vendor.com-gpu.count=1\n")  # its record was lost
+    assert not install(host, feature_file=str(path))["changed"]
+
+
 class TestTexts:
     def text(self, unit, **options):
         return refresh_unit.refresh_texts(SETTINGS._replace(**options))[f"{refresh_unit.UNIT_DIR}/{unit}"].decode()
