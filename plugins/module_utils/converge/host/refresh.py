@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ..services import converge_service, refresh_service
@@ -34,7 +35,18 @@ def converge(run: HostRun) -> PartOutcome:
     )
     result, warnings = refresh_service.answer(options, run.check)
     more = _by_itself(run)
+    warnings = [*warnings, *_unwritten(settings)]
     return PartOutcome(result["changed"] or more["changed"], [*result["diff"], *more["diff"]], warnings)
+
+
+def _unwritten(settings: Mapping[str, Any]) -> list[str]:
+    """Return a warning for each file that is asked for and that nobody writes."""
+    return [
+        f"cdi_host_{name}_file: found {settings[f'{name}_file']} and cdi_host_refresh false; expected an empty text, "
+        f"as only the refresh writes it: set it so, or write the file by other means (`fleet-cdi {verb} --output FILE`)"
+        for name, verb in (("metrics", "metrics"), ("feature", "features"))
+        if settings[f"{name}_file"] and not settings["refresh"]
+    ]
 
 
 def _by_itself(run: HostRun) -> dict[str, Any]:

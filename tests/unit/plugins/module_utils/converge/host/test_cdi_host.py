@@ -465,6 +465,15 @@ def test_a_host_converges_itself_from_the_settings_of_a_run(
     assert file.exists() and not list((tmp_path / "units").glob("*"))
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_files_that_no_refresh_writes_are_a_warning(answer: Answer, check: bool) -> None:
+    files = {"metrics_file": "/srv/fleet_cdi.prom", "feature_file": "/srv/features.d/fleet-cdi"}
+    done, warnings = answer(["refresh"], check=check, **files)
+    assert done["problems"] == [] and [text.partition("; expected an empty text")[0] for text in warnings] == [
+        f"cdi_host_{name}: found {path} and cdi_host_refresh false" for name, path in files.items()
+    ]
+
+
 def test_a_removal_ends_claims_by_force_alone(answer: Answer, prefix: Path) -> None:
     state_dir = str(prefix.parent / "state")
     answer(devices=TWO)
