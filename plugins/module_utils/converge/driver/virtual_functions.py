@@ -10,6 +10,7 @@ every function that a process or guest uses. So functions are made only on a dev
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...records import CdiError
@@ -28,6 +29,19 @@ def parse(text: str) -> WantedFunctions:
     if not equals or not device or "/" in device or device.startswith(".") or not count.isdecimal() or len(count) > 5:
         raise CdiError(f"virtual function: found {text!r}; expected DEVICE=COUNT, as in 0000:3b:00.0=8 or ens1f0=8")
     return WantedFunctions(device, int(count))
+
+
+def check_devices(every: Iterable[WantedFunctions], root: str = "/") -> None:
+    """Raise CdiError for a device that is not there, and for one that two names give different numbers."""
+    found: dict[str, WantedFunctions] = {}
+    for one in every:
+        directory = os.path.realpath(_directory(one.device, root.rstrip("/")))
+        first = found.setdefault(directory, one)
+        if first.number != one.number:
+            raise CdiError(
+                f"virtual functions: found {first.number} of {first.device} and {one.number} of {one.device}, which is "
+                "the same device; expected one number of each: leave out one of the two names"
+            )
 
 
 def make_functions(wanted: WantedFunctions, check: bool, root: str = "/") -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...records import CdiError
 from ...system import processes
 from ..driver import nvidia_nodes
-from ..driver.virtual_functions import WantedFunctions, make_functions
+from ..driver.virtual_functions import WantedFunctions, check_devices, make_functions
 from .part import HostRun, PartOutcome
 
 SECONDS = 600.0  # limit for modprobe; a driver may start its devices meanwhile
@@ -21,9 +21,11 @@ def converge(run: HostRun) -> PartOutcome:
     """Load modules, make functions and nodes. Raises CdiError."""
     settings = run.settings
     made = _loaded(settings["load_modules"], run.check)
-    for device, number in sorted(settings["virtual_functions"].items()):
-        if make_functions(WantedFunctions(device, number), run.check):
-            made.append(f"{number} virtual functions of {device}")
+    functions = [WantedFunctions(*one) for one in sorted(settings["virtual_functions"].items())]
+    check_devices(functions)
+    for one in functions:
+        if make_functions(one, run.check):
+            made.append(f"{one.number} virtual functions of {one.device}")
     for node in nvidia_nodes.missing_nodes() if settings["make_nodes"] else ():
         if not run.check:
             nvidia_nodes.make_nodes(node)

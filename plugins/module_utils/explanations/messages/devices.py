@@ -172,6 +172,7 @@ EXPLANATIONS = (
         messages=(
             "there is no such PCI function and no such network interface",
             "virtual function: found *; expected DEVICE=COUNT",
+            "virtual functions: found *, which is the same device",
             "has at most * virtual functions",
             "has * virtual functions and * are wanted",
             "neither the device nor its driver has SR-IOV",

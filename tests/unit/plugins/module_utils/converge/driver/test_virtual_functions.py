@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import virtual_functions
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver.virtual_functions import (
     WantedFunctions,
+    check_devices,
     make_functions,
     parse,
 )
@@ -40,6 +43,20 @@ def test_made_once(root, device):
     assert make_functions(WantedFunctions(device, 4), False, str(root))
     assert now(root) == 4
     assert not make_functions(WantedFunctions(device, 4), False, str(root))
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (("ens1f0", 8), ""),
+        (("ens1f0", 4), "found 8 of 0000:3b:00.0 and 4 of ens1f0, which is the same device; expected one number"),
+        (("ens9", 4), "virtual functions of 'ens9': there is no such PCI function"),
+    ],
+)
+def test_names_are_checked_before_the_first_function_is_made(root, second, words):
+    wanted = [WantedFunctions("0000:3b:00.0", 8), WantedFunctions(*second)]
+    with pytest.raises(CdiError, match=words) if words else nullcontext():
+        check_devices(wanted, str(root))
 
 
 @pytest.mark.parametrize(
