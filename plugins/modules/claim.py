@@ -16,6 +16,7 @@ description:
     C(podman run --device fleet.cdi/claim=job-42), and nobody else gets these devices until the claim is given back.
   - A claim survives a reboot with the same hardware, unless O(release_on_stop) is set.
   - On the host itself C(fleet-cdi claim) does the same.
+  - Check mode refuses an amount that the host does not have, and does not see whether others hold the devices.
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:

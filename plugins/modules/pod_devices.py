@@ -15,6 +15,7 @@ description:
     that its pod asks for, or shares those of a named C(ResourceRequest). Then it makes a claim for each of these, all
     of them or none, and returns the manifest with the CDI names of the claims, for C(podman kube play).
   - A claim that several containers use is made once, and given back with the last pod that uses it.
+  - Check mode refuses an amount that the host does not have, and does not see whether others hold the devices.
   - For a kubelet, which chooses devices itself, it makes no claim and only rewrites the manifest (O(target)).
 author:
   - fleet.cdi contributors (@fleet-cdi)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
@@ -19,6 +20,7 @@ from ..allocation.ledger.lock_file import has_traces
 from ..layout import Layout, ledger_path
 from ..manifest import read_manifest
 from ..protocol.configurations import Configuration, directories, find
+from ..protocol.errors import ProtocolError
 from ..records import CdiError, Node, items
 from ..spec.names import list_specs, transient_id
 from ..system import device_nodes
@@ -139,6 +141,29 @@ def check_wanted(places: Layout, boot_id: str, wanted: WantedClaim, reuse: bool)
     if not has_traces(ledger_path(places.state_dir)):
         _refuse_without_ledger(places, boot_id, wanted)
     return tuple(found)
+
+
+def refuse_excess(caller: Caller, configurations: Sequence[Configuration], wanted: WantedClaim) -> None:
+    """Raise CdiError for an amount that no configuration has, free or not: for check mode, in which nothing is granted.
+
+    An executable that does not tell its amounts may have any.
+    """
+    for type_, amounts in wanted.types.items():
+        told = [_amounts(caller, one) for one in configurations if one.config.type == type_]
+        for spec, amount in amounts.items():
+            most = max(one.get(spec, amount) for one in told)
+            if most < amount:
+                raise CdiError(
+                    f"claim {wanted.id}: {spec}: found {amount}; expected {most} at most, because no configuration of "
+                    f"{type_} has more: ask for less, or see `fleet-cdi doctor` for devices that can't be granted"
+                )
+
+
+def _amounts(caller: Caller, one: Configuration) -> dict[str, int]:
+    """Return what the executable of a configuration has; {} if it does not tell, or is not installed yet."""
+    with suppress(ProtocolError):
+        return calls.info(caller, one)
+    return {}
 
 
 def _refuse_without_ledger(places: Layout, boot_id: str, wanted: WantedClaim) -> None:

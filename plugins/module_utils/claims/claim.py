@@ -12,7 +12,7 @@ from typing import Any, Optional
 from ..layout import Layout
 from ..records import CdiError
 from ..release.needed_by import check_host
-from .add_claim import add_claim, check_wanted, same_claim
+from .add_claim import add_claim, check_wanted, refuse_excess, same_claim
 from .calls import Caller
 from .delete_claim import can_delete, delete_claim
 from .ended import this_boot
@@ -42,7 +42,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         return _result(id_, changed, before, claim), warnings
     if before and before.state != ASKED:
         return _result(id_, False, before, same_claim(before, wanted, boot_id)), warnings
-    check_wanted(places, boot_id, wanted, options["reuse"])
+    refuse_excess(caller, check_wanted(places, boot_id, wanted, options["reuse"]), wanted)
     return _result(id_, True, before, ClaimRecord(wanted, "granted")), warnings
 
 

@@ -12,7 +12,7 @@ from typing import Callable, NamedTuple, Optional
 from ...layout import Layout
 from ...records import CdiError
 from ...runtimes.containers import ListedContainers, list_containers
-from ..add_claim import add_claim, check_wanted, same_claim
+from ..add_claim import add_claim, check_wanted, refuse_excess, same_claim
 from ..calls import Caller
 from ..delete_claim import delete_claim
 from ..ended import ended_containers
@@ -61,7 +61,9 @@ def add_pods(
                 if claim and claim.state != ASKED:
                     claims[claim.id] = same_claim(claim, _wanted(one), boot_id)
                 else:
-                    check_wanted(places, boot_id, _wanted(one), REUSE)
+                    configurations = check_wanted(places, boot_id, _wanted(one), REUSE)
+                    if check:
+                        refuse_excess(caller, configurations, _wanted(one))
         _refuse_former(places, boot_id, {one.owner.id for one in manifest.claims} - set(claims), listed)
         new = {pod: record for pod, record in records.items() if pod not in before}
         changed = {id_ for record in new.values() for id_ in record.claims}

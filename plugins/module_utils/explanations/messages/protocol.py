@@ -12,6 +12,7 @@ EXPLANATIONS = (
         id="FC1501",
         title="The request asks for something that there is not",
         messages=(
+            "at most, because no configuration of * has more",
             "Unsupported resource-spec: *",
             "CDI_REQUEST has *; expected <resource-spec>",
             "CDI_REQUEST names * twice; expected each resource-spec once",

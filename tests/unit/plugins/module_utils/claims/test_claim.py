@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import nullcontext
 
 import pytest
 
@@ -16,6 +17,28 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import writ
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 from .lifetime.user_nodes import USER, Nodes
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"gpu": 2}, ""),
+        ({"gpu": 3}, "claim job: gpu: found 3; expected 2 at most, because no configuration of gpu has more"),
+        ({"gpu": 1, "gpu-memory": 99999}, "gpu-memory: found 99999; expected 12288 at most"),
+        ({"gpu": 1, "gpu-cores": 1}, ""),  # it tells nothing of these
+        ({"zero": 9}, ""),  # as an executable of others may do
+    ],
+)
+def test_check_mode_refuses_what_the_host_does_not_have(claims, monkeypatch, request_, words):
+    """What others hold may be given back until then."""
+    claims.add("other", "gpu:1")
+    monkeypatch.setattr(module, "places_of", lambda _options: claims.places)
+    before = claims.files()
+    given = {"prefix": claims.places.prefix, "state_dir": claims.places.state_dir, "release": "", "timeout": 60}
+    given.update(id="job", state="present", request=request_, near=[], reuse=False, for_user="", keep=False)
+    with pytest.raises(CdiError, match=words) if words else nullcontext():
+        assert module.answer({**given, "release_on_stop": False}, True)[0]["changed"]
+    assert claims.files() == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")

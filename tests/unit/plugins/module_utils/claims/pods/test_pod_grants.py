@@ -155,6 +155,11 @@ class TestAllOrNone:
             pods.add([a_pod("a", gpu=1, tty=1), a_pod("b", gpu=GPUS)])
         pods.assert_all_free()
 
+    def test_an_amount_that_no_host_has_is_refused_in_check_mode(self, pods):
+        with pytest.raises(CdiError, match=f"claim pod_default_b_c: gpu: found {GPUS + 1}; expected {GPUS} at most"):
+            pods.add([a_pod("a", gpu=1), a_pod("b", gpu=GPUS + 1)], check=True)
+        pods.assert_all_free()
+
     def test_a_type_that_the_host_has_not(self, pods):
         for check in (True, False):
             with pytest.raises(CdiError, match=r"fpga.d in .* has no configuration"):
