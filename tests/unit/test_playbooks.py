@@ -80,7 +80,8 @@ def test_a_play_that_goes_on_for_all_hosts_together_has_a_strategy_of_its_own(pl
 def play(folder: Path, playbook: str, *options: str) -> str:
     """Run a playbook that has to fail before any host is contacted: what it says."""
     program = Path(sys.executable).parent / "ansible-playbook"
-    command = [program, "-i", "nowhere.invalid,", f"fleet.cdi.{playbook}", *options]
+    inventory = [] if "-i" in options else ["-i", "nowhere.invalid,"]
+    command = [program, *inventory, f"fleet.cdi.{playbook}", *options]
     done = subprocess.run(command, capture_output=True, check=False, text=True, cwd=folder)
     assert done.returncode == 2, done.stdout
     assert "UNREACHABLE" not in done.stdout
@@ -134,3 +135,30 @@ def test_a_question_without_an_answer_leaves_the_value_of_the_inventory():
     keywords = [str(play.get(name)) for plays in documents for play in plays for name in OF_PLAYS]
     questions = json.loads(SURVEY.read_text(encoding="utf-8"))["spec"]
     assert {one["variable"] for one in questions if sent(one)} <= set(VARIABLE.findall(" ".join(keywords)))
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["-i", "gpu01,", "-e", "fleet_cdi_hosts=rakc7"],
+            "fleet_cdi_hosts: found rakc7, which matches no host of the inv",
+        ),
+        (
+            ["-i", "gpu01,", "--limit", "gpu01", "-e", "fleet_cdi_hosts=rakc7"],
+            "fleet_cdi_hosts: found rakc7, which matches",
+        ),
+        (
+            ["-e", '{"fleet_cdi_hosts": ["a", "b"]}'],
+            "fleet_cdi_hosts: found a,b, which matches no host of the inventory",
+        ),
+        (["-i", "/dev/null"], "fleet_cdi_hosts: found all, which matches no host of the inventory"),
+    ],
+    ids=["misspelt", "limited", "list", "empty"],
+)
+def test_a_pattern_that_matches_no_host_is_an_error(
+    tmp_path: Path, playbook: str, options: list[str], said: str
+) -> None:
+    """Ansible skips such a play, and ends with status 0: a verdict on no host was good."""
+    assert said in play(tmp_path, playbook, *options)
