@@ -82,9 +82,7 @@ class Written(NamedTuple):
 
     registry: Registry
     managed: Mapping[str, str] = {}  # path of each spec of ours that is unchanged -> who asked for it
-    files: Mapping[
-        str, str
-    ] = {}  # path of each file of the manifest -> "" (unchanged), GONE, CHANGED or what else is wrong
+    files: Mapping[str, str] = {}  # path of each file of the manifest -> "" (unchanged), GONE, CHANGED or what is wrong
     keys: Mapping[str, tuple[str, ...]] = {}  # path of another tool's file -> keys of ours that are changed or gone
     key_errors: Mapping[str, str] = {}  # path of another tool's file with keys of ours -> why it can't be read
     configurations: Mapping[str, tuple[Config, ...]] = {}  # path of each .conf -> it and its delegates
