@@ -227,7 +227,7 @@ class Finder:
 
     async def look(self) -> None:
         for path in unix_sockets.sockets(self.places.settings.registry_dir):
-            if path in self.seen:
+            if path in self.seen or os.path.basename(path).startswith("."):  # the kubelet ignores hidden names
                 continue
             self.seen.append(path)
             async with unix_sockets.channel(path) as channel:
