@@ -83,6 +83,22 @@ class Host:
         packed = build.pack(release) if archive is True else archive or None
         return install.present(self.prefix, release.id, python, launchers, run, packed, check, on_path)
 
+    def options(self, release, state_dir):
+        """Options of module host_release, with state=present."""
+        return {
+            "state": "present",
+            "prefix": self.prefix,
+            "release": release.id,
+            "python": sys.executable,
+            "parts": [],
+            "supported_only": False,
+            "command_link": None,
+            "archive": None,
+            "state_dir": str(state_dir),
+            "device_list": PATHS["inventory"],
+            "spec_dirs": PATHS["spec_dirs"],
+        }
+
     def rollback(self, check=False, run=start):
         return install.rollback(self.prefix, run, check)
 

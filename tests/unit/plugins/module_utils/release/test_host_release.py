@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -15,28 +13,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import guard, ho
 MIGRATE = ["grants", "migrate"]
 
 
-@pytest.fixture
-def options(target, tmp_path):
+@pytest.mark.usefixtures("bare_host")
+def test_a_migration_that_failed_is_due_until_it_is_done(target, tmp_path, monkeypatch):
+    """A run that is killed between the activation and the migration leaves the same."""
     release = target.release()
     target.install(release)
-    return {
-        "state": "present",
-        "prefix": target.prefix,
-        "release": release.id,
-        "python": sys.executable,
-        "parts": [],
-        "supported_only": False,
-        "command_link": None,
-        "archive": None,
-        "state_dir": str(tmp_path / "state"),
-        "device_list": str(tmp_path / "list.json"),
-        "spec_dirs": [],
-    }
-
-
-@pytest.mark.usefixtures("bare_host")
-def test_a_migration_that_failed_is_due_until_it_is_done(options, monkeypatch):
-    """A run that is killed between the activation and the migration leaves the same."""
+    options = target.options(release, tmp_path / "state")
     run, answers, asked = host_release._run, [(2, "", "no"), (2, "", "no"), (0, "", "")], []
 
     def answered(command):

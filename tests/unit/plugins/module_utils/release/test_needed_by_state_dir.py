@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 
 import pytest
 
@@ -59,19 +58,7 @@ def options(target, tmp_path, monkeypatch):
     release = target.release()
     target.install(release, state_dir=str(tmp_path / "old"))
     (tmp_path / "old").mkdir()
-    return {
-        "state": "present",
-        "prefix": target.prefix,
-        "release": release.id,
-        "python": sys.executable,
-        "parts": [],
-        "supported_only": False,
-        "command_link": None,
-        "archive": None,
-        "state_dir": str(tmp_path / "new"),
-        "device_list": "/run/cdi-inventory.json",
-        "spec_dirs": ["/etc/cdi"],
-    }
+    return target.options(release, tmp_path / "new")
 
 
 @pytest.mark.parametrize(("records", "refused"), RECORDS.values(), ids=RECORDS)
