@@ -309,7 +309,10 @@ EXPLANATIONS = (
         title="A file of fleet.cdi is gone or changed",
         messages=(),
         means="A file that fleet.cdi wrote was removed, or another program changed its content, its mode or its owner.",
-        why="fleet.cdi keeps the change of another program until you decide.",
+        why=(
+            "fleet.cdi keeps the change of another program until you decide. A user who owns the file, or may write "
+            "it, can change what programs of root trust."
+        ),
         do="",
         more="fleet-cdi undo --check",
         rules=(
@@ -317,6 +320,7 @@ EXPLANATIONS = (
             "spec-changed",
             "file-gone",
             "file-changed",
+            "file-rights",
         ),
     ),
     Explanation(

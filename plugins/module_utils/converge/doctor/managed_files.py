@@ -89,6 +89,11 @@ def _unusable_inventory(view: HostView) -> Iterator[Symptom]:
         yield Symptom(files.canonical(view.places.inventory), view.live.inventory_error)
 
 
+def _rights(view: HostView) -> Iterator[Symptom]:
+    for path, why in view.written.rights.items():
+        yield Symptom(path, why)
+
+
 def _labels(view: HostView) -> Iterator[Symptom]:
     for top, files_below in view.written.labels.items():
         for one in files_below:
@@ -98,6 +103,9 @@ def _labels(view: HostView) -> Iterator[Symptom]:
 # These come before the rules about the content of the files.
 SPECIFIC = (
     DoctorRule("inventory-unusable", _unusable_inventory, advice.REFRESH),
+    DoctorRule(
+        "file-rights", _rights, "find out who changed that; then `chown root {subject}` and `chmod 0644 {subject}`"
+    ),
     DoctorRule("selinux-label", _labels, "`restorecon -R -v {subject}`"),
 )
 

@@ -82,7 +82,7 @@ class Written(NamedTuple):
 
     registry: Registry
     managed: Mapping[str, str] = {}  # path of each spec of ours that is unchanged -> who asked for it
-    files: Mapping[str, str] = {}  # path of each file of the manifest -> "" (unchanged), GONE, CHANGED or what is wrong
+    files: Mapping[str, str] = {}  # path of each file of the manifest -> "" (unchanged), GONE, CHANGED or an error
     keys: Mapping[str, tuple[str, ...]] = {}  # path of another tool's file -> keys of ours that are changed or gone
     key_errors: Mapping[str, str] = {}  # path of another tool's file with keys of ours -> why it can't be read
     configurations: Mapping[str, tuple[Config, ...]] = {}  # path of each .conf -> it and its delegates
@@ -99,6 +99,7 @@ class Written(NamedTuple):
     untrusted: Mapping[str, str] = {}  # directory of ours -> why other users can put files of theirs in it
     ended_lost: str = ""  # why names of claims that ended in this boot may be lost
     unused_damaged: str = ""  # why it is not known since when the containers of claims are gone
+    rights: Mapping[str, str] = {}  # path of each file of the manifest whose mode or owner is wrong -> which they are
 
 
 GONE, CHANGED = "gone", "changed"
@@ -225,6 +226,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         irregular=_irregular(places, (*(path for path, one in manifest.files.items() if one["kind"]), *claims)),
         ended_lost=ended.names_lost(places.ended_claims, ended.this_boot(places)),
         unused_damaged=unused_since.damage(places.unused_claims),
+        rights=_rights(path for path, record in sorted(manifest.files.items()) if record["applied"][0]),
         untrusted=_untrusted((*_directories(places, wanted), *_inner_directories(places))),
     )
 
@@ -328,7 +330,17 @@ def _state(path: str, record: Mapping[str, Any]) -> str:
         return str(error)
     if live is None:
         return GONE
-    return wrong_rights(live) if digest(live.content) in record["applied"] else CHANGED
+    return "" if digest(live.content) in record["applied"] else CHANGED
+
+
+def _rights(paths: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for path in paths:
+        with suppress(CdiError):  # `_state` tells why it can't be read
+            live = files.read(path)
+            if live and (why := wrong_rights(live)):
+                found[path] = why
+    return found
 
 
 def _live(places: Layout, written: Written) -> LiveDevices:

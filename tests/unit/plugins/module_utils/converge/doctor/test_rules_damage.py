@@ -123,7 +123,7 @@ def test_a_file_that_others_may_write_is_named(everything, name):
     path.chmod(0o666)
     (found,) = [one for one in everything.findings() if one.rule != "disabled"]
     path.chmod(0o644)
-    assert found.rule.endswith("-changed") and found.subject == str(path)
+    assert (found.rule, found.subject) == ("file-rights", str(path))
     assert found.problem == f"has mode 0666 and the owner {os.geteuid()}; expected 0644 and {os.geteuid()}"
 
 
