@@ -135,6 +135,7 @@ CONTROLS = {
         "restore and a repeated ADD take another card in the slot for the one that was granted",
         ((add, "_known", _known),),
         ("swapped",),
+        2,
     ),
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
@@ -149,6 +150,7 @@ CONTROLS = {
             (delete_claim, "refuse_running", lambda *_all: None),
         ),
         ("box-", "claim gc"),
+        3,
     ),
     "gc that was killed": Control(
         "a claim whose gc was killed on the way stays for good",
@@ -157,7 +159,7 @@ CONTROLS = {
             (collect_claims, "write_claim", lambda *_all: None),
         ),
         ("claim lost", "claim gc", "not restored", "claim without a spec"),
-        55,
+        87,
     ),
     "an ADD that sees no claim of DRA": Control(
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",
@@ -181,7 +183,6 @@ CONTROLS = {
         "found by the world: after a reboot the kept entry of a missing device gives another one",
         ((plan_kind, "find_replaced", lambda kept, *_others: kept),),
         ("spec untrue", "swapped"),
-        2,
     ),
     "the name of the card before": Control(
         "found by the world: another card in a slot kept the names that the card before said",
