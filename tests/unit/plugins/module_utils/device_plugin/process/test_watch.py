@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,7 @@ def test_only_which_nodes_there_are_matters_in_dev(way: str, tmp_path: Path) -> 
     def use_it() -> None:
         node.write_text("used")  # as each write to a terminal
         (tmp_path / "new").write_text("")
+        time.sleep(2 * file_state.TICK / 1e9)  # what changed in the current tick is looked at, and told, once more
 
     calls = follow([Subject(str(tmp_path), file_state.entries)], [use_it])
     assert calls == [1], way
