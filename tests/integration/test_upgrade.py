@@ -299,6 +299,33 @@ def test_only_a_host_that_is_well_goes_back_into_service(tmp_path):
     assert done.status == 0 and state("new-1") == (new, []), done.said
 
 
+def test_no_device_is_overlooked_before_and_after_the_work(tmp_path):
+    """The devices that are to go out of service have to be known, and those that went have to be there afterwards."""
+    hosts = simulated_fleet.Fleet(tmp_path, {"gpu-1": {"cdi_host_devices": {"memory": RULE}}})
+    assert hosts.play("fleet.cdi.provision").status == 0
+    (tmp_path / "work.yml").write_text(yaml.safe_dump(WORK[1:]))
+    place = hosts.place("gpu-1")
+    more = {
+        "fleet_cdi_upgrade_unchanged": True,
+        "fleet_cdi_upgrade_tasks": str(tmp_path / "work.yml"),
+        "work_command": "touch /etc/cdi/worked",
+    }
+    (place / "run/cdi-inventory.json").unlink()  # as after a reboot whose refresh failed
+    done = hosts.play("fleet.cdi.upgrade", "-e", json.dumps(more))
+    assert done.status == 2 and not (place / "etc/cdi/worked").exists(), done.said
+    assert "nobody can tell which devices to take out of service" in done.said, done.said
+
+    assert hosts.play("fleet.cdi.provision").status == 0
+    more["cdi_host_devices"] = {"memory": {**RULE, "match": {"subsystem": "mem", "node": "/dev/zero"}}}
+    done = hosts.play("fleet.cdi.upgrade", "-e", json.dumps(more))
+    assert done.status == 2 and (place / "etc/cdi/worked").exists(), done.said
+    assert "its settings leave them out: mem:full. Nothing was changed." in done.said, done.said
+    out = json.loads((place / "var/lib/cdi/device-state.json").read_text())["devices"]
+    assert sorted(out) == ["mem:full", "mem:zero"]
+    done = hosts.play("fleet.cdi.upgrade", "-e", json.dumps(more), "-e", "fleet_cdi_upgrade_allow_missing=true")
+    assert done.status == 0 and not (place / "var/lib/cdi/device-state.json").exists(), done.said
+
+
 def test_wrong_settings_stop_it_before_the_first_host(fleet):
     said = fleet.upgrade("-e", "fleet_cdi_upgrade_seriel=2", status=2)
     assert "did you mean 'fleet_cdi_upgrade_serial'" in said, said

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -250,21 +251,21 @@ class TestGc:
         assert words in err
         assert held(host) == ["a"]
 
-    @pytest.mark.parametrize("whole", [False, True], ids=["file", "directory"])
-    def test_without_its_teardown_a_device_is_withheld(self, host, tmp_path, whole):
+    @pytest.mark.parametrize("level", [0, 1, 2], ids=["file", "directory of its type", "directory of all"])
+    def test_without_its_teardown_a_device_is_withheld(self, host, tmp_path, level):
         """The teardown may wipe its memory. A configuration that is gone has none any more."""
         host.configure(config("generic-tty", "tty", teardown=["/usr/bin/touch", str(tmp_path / "torn")]))
         host.add(host.conf, "tty:1", "a")
         (conf,) = (tmp_path / "etc/tty.d").iterdir()
+        broken = [conf, conf.parent, conf.parent.parent][level]
         conf.write_text("{")
-        if whole:
-            conf.unlink()
-            conf.parent.rmdir()
-            conf.parent.symlink_to("tty.d")  # root may read each directory, but not this one
+        if level:
+            shutil.rmtree(broken)
+            broken.symlink_to(broken.name)  # root may read each directory, but not this one
         status, out, err = host.fleet_cdi("gc", listed(host, tmp_path / "valid"), "--force")
         assert (status, held(host), (tmp_path / "torn").exists()) == (1, ["a"], False), (out, err)
-        assert f"{conf.parent if whole else conf}: " in out + err
-        (conf.parent if whole else conf).unlink()
+        assert f"{broken}: " in out + err
+        broken.unlink()
         assert host.fleet_cdi("gc", listed(host, tmp_path / "valid"), "--force")[0] == 0
         assert held(host) == []
 
