@@ -50,8 +50,8 @@ def plan_file(
     """Return the changes that give `path`, which is not a spec, the content `after`; None removes the file, and forgets
     one of ours that is gone already.
 
-    A file that already has this content becomes ours. Its record is corrected if that lists another content, as after a
-    restore from a backup, and so are its mode and owner. So becomes one without a record that `has_our_form`: the
+    A file that already has this content becomes ours. Its mode, its owner and its record are corrected; a record lists
+    another content after a restore from a backup. A file without a record becomes ours too if it `has_our_form`: its
     record was lost. Raises CdiError, which ends with `advice`, for another file that the manifest does not list;
     `force` replaces such a file.
     """
@@ -69,7 +69,7 @@ def plan_file(
 
 
 def wrong_rights(live: LiveFile) -> str:
-    """Return which mode or owner of a file of ours is wrong, or "". Its owner could change it unseen."""
+    """Return the mode and owner of a file of ours if one is wrong, else "". Another owner could change it unseen."""
     if (live.mode, live.uid) == (MODE, os.geteuid()):
         return ""
     return f"has mode {live.mode:04o} and the owner {live.uid}; expected {MODE:04o} and {os.geteuid()}"

@@ -103,8 +103,11 @@ def _labels(view: HostView) -> Iterator[Symptom]:
 # These come before the rules about the content of the files.
 SPECIFIC = (
     DoctorRule("inventory-unusable", _unusable_inventory, advice.REFRESH),
+    # A new file: a process of the former owner may have the old one open.
     DoctorRule(
-        "file-rights", _rights, "find out who changed that; then `chown root {subject}` and `chmod 0644 {subject}`"
+        "file-rights",
+        _rights,
+        "find out who changed that; then `install -m 0644 {subject} {subject}.new && mv {subject}.new {subject}`",
     ),
     DoctorRule("selinux-label", _labels, "`restorecon -R -v {subject}`"),
 )
