@@ -79,8 +79,8 @@ def discover(
     """The devices of all `entries` (name of the entry -> its options); those in `disabled` (by id) are unhealthy.
 
     A device whose names are all missing or ambiguous is left out with a warning. Raises CdiError for wrong options, for
-    an entry with `required: true` that finds nothing, for names by the host that clash, and for a topology file that
-    can't be used.
+    an entry with `required: true` that finds nothing or names a missing device, for names by the host that clash, and
+    for a topology file that can't be used.
     """
     check(entries)
     found = _gathered(entries, snapshot, enricher)
@@ -111,7 +111,7 @@ def discover(
 
 
 def _gathered(entries: Mapping[str, dict[str, Any]], snapshot: Snapshot, enricher: Optional[Enricher]) -> Gathered:
-    """What the profiles of all entries find. Raises CdiError for an entry that finds nothing and is required."""
+    """What the profiles of all entries find. Raises CdiError for a required entry that finds too little."""
     every = Gathered([], {}, [], [])
     for name, entry in sorted(entries.items()):
         where = f"devices entry {name!r}"
@@ -120,7 +120,10 @@ def _gathered(entries: Mapping[str, dict[str, Any]], snapshot: Snapshot, enriche
             raise CdiError(f"{where}: found no device, but has required: true; {found.why}")
         if not found.groups and "required" not in entry:
             every.warnings.append(f"{where}: found no device: {found.why}")
-        every.warnings.extend(f"{where}: {text}" for text in found.warnings)
+        missing = found.missing if found.groups else ()
+        if missing and entry.get("required"):
+            raise CdiError(f"{where}: {'; '.join(missing)}, but has required: true")
+        every.warnings.extend(f"{where}: {text}" for text in (*missing, *found.warnings))
         every.candidates.extend(
             _describe(name, entry, index, group, enricher) for index, group in enumerate(found.groups)
         )

@@ -46,13 +46,17 @@ class DeviceGroup(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What a profile found; `why` says of an empty result which condition left nothing."""
+    """What a profile found; `why` says of an empty result which condition left nothing.
+
+    `missing` has a text for devices that the options name and this host lacks.
+    """
 
     groups: tuple[DeviceGroup, ...]
     why: str = ""
     warnings: tuple[str, ...] = ()
     edits: ContainerEdits = ContainerEdits()  # what everybody gets who gets one of them
     links: tuple[Link, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 class Profile(NamedTuple):

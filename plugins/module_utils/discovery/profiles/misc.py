@@ -21,8 +21,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     found = select(SelectRule(subsystem=("misc",), node=asked or NODES), snapshot)
     there = {member.node.path for group in found.groups for member, _role in group.members if member.node}
     missing = [name for name in asked if "/dev/" + name not in there]
-    warnings = [f"no device of class misc has the node /dev/{name}" for name in missing if there]
-    return found._replace(warnings=tuple(warnings))
+    return found._replace(missing=tuple(f"no device of class misc has the node /dev/{name}" for name in missing))
 
 
 PROFILE = Profile(

@@ -77,9 +77,10 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     return Selection(
         groups,
         f"none of the GPUs is among devices: {', '.join(options.get('devices', ()))}",
-        (*missing, *warnings, *more, *_taken(cards), *told, *reports),
+        (*warnings, *more, *_taken(cards), *told, *reports),
         nvidia_host.for_devices(host, options),
         tuple(link for link in links if {link.a, link.b} <= ids),
+        missing,
     )
 
 
@@ -111,7 +112,7 @@ class GpuOffer(NamedTuple):
 
 
 def _chosen(offers: list[GpuOffer], wanted: Sequence[str]) -> tuple[tuple[DeviceGroup, ...], tuple[str, ...]]:
-    """Return (the groups of option `devices`, all if it is not set; a warning about missing ones)."""
+    """Return (the groups of option `devices`, all if it is not set; a text about missing ones)."""
     if not wanted:
         return tuple(offer.group for offer in offers), ()
     there = {name for offer in offers for name in offer.ids}

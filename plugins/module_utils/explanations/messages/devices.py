@@ -16,11 +16,13 @@ EXPLANATIONS = (
             "found no device that has a name, but has required: true",
             "found no device: *",
             "no device of class misc has the node /dev/*",
+            "option 'devices': *: this host has no such GPU",
+            "devices entry *: *, but has required: true",
             "*. Nothing was changed. Repair the driver.",
         ),
         means=(
-            "An entry of `cdi_host_devices` matches nothing on this host. The text behind it says which step found "
-            "nothing."
+            "An entry of `cdi_host_devices` matches nothing on this host, or names a device that this host lacks. The "
+            "text behind it says which step found nothing, or which device is missing."
         ),
         why="With `required: true` a host without its device is a fault and not an empty list.",
         do=(

@@ -176,6 +176,8 @@ def test_a_subset_keeps_its_numbers(tmp_path, wanted, names):
 def test_a_subset_that_is_not_all_there(tmp_path):
     (warning, *_more) = found({}, tmp_path, devices=["1", "9", "GPU-00000000-0000-0000-0000-000000000000"]).warnings
     assert warning.endswith("option 'devices': 9, GPU-00000000-0000-0000-0000-000000000000: this host has no such GPU")
+    with pytest.raises(CdiError, match="option 'devices': 9: this host has no such GPU, but has required: true"):
+        found({}, tmp_path / "required", devices=["1", "9"], required=True)
     nothing = found({}, tmp_path / "none", devices=["9"])
     assert nothing.devices == () and "none of the GPUs is among devices: 9" in " ".join(nothing.warnings)
 
