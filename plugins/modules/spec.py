@@ -84,7 +84,8 @@ options:
       - What to do where another tool already provides O(kind), that is, where a spec of that kind lies in a spec
         directory that this collection did not write. It counts for O(devices); O(content) may add names to a kind.
       - V(use) writes no spec and serves the other one; the devices are in O(device_list) all the same. A spec that this
-        collection wrote earlier makes room.
+        collection wrote earlier makes room. If no runtime of the host resolves a name of the kind in the other spec,
+        that is an error.
       - V(fail) refuses.
       - V(replace) removes the other spec and writes this one. The other spec is kept in the manifest. It comes back
         when the kind is removed, with V(use), and by undo. A warning says what to disable, so that the other tool

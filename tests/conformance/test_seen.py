@@ -17,6 +17,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from random import Random
+from typing import NamedTuple
 
 import judge
 import pytest
@@ -25,7 +26,7 @@ from spec_documents import ANYWHERE, DOCUMENT
 from spec_grammar import good_spec
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, foreign, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
@@ -256,54 +257,90 @@ def our_spec(rng):
 
 
 def test_what_converge_writes_every_runtime_of_the_host_finds(judges, tmp_path, capsys):
-    figures, wrong = Counter(), []
+    figures, wrong, useless = Counter(), [], []
     for batch in sets(tmp_path, "converge"):
         planned, wanted = [], {release: [] for release in judges}
         for rng, directories, count in batch:
             figures["files"] += count
+            figures["sets"] += 1
             hosts = rng.sample(judge.RELEASES, rng.randint(1, 3))
             spec, directory = our_spec(rng), rng.choice(directories)
-            outcome = written(spec, directory, directories, hosts)
+            outcome = written(spec, directory, directories, hosts, rng.choice((None, foreign.USE, foreign.REPLACE)))
             figures[outcome] += 1
-            planned.append((spec, f"{directory}/{plan_spec.names.file_name(spec['kind'])}", hosts, outcome))
+            path = f"{directory}/{plan_spec.names.file_name(spec['kind'])}"
+            planned.append(Planned(spec, path, directories, hosts, outcome, {}))
             for release in hosts:
                 wanted[release].append((len(planned) - 1, directories))
         for release, asked in wanted.items():
-            row = ROWS[release]
             answers = judges[release].ask_all([{"directories": directories} for _index, directories in asked])
-            for (index, directories), answer in zip(asked, answers):
-                spec, path, _hosts, outcome = planned[index]
-                names = [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
-                sees = (
-                    row in seen.read_sight(codec.encode(spec), path).by
-                )  # else the version cap keeps it from being written
-                if outcome == "written" and sees:
-                    lost = [name for name in names if answer.get("providers", {}).get(name) != path]
-                    if lost:
-                        wrong.append(f"{release}: {path}: {lost}: {answer}\n{texts(directories)}")
+            for (index, _directories), answer in zip(asked, answers):
+                planned[index].answers[release] = answer
+        for one in planned:
+            if one.outcome == "written":
+                wrong += [f"{one.path}: {text}\n{texts(one.directories)}" for text in lost(one)]
+            if one.outcome == "theirs is used" and not offers(one):
+                useless.append(f"{one.spec['kind']}: {one.answers}\n{texts(one.directories)}")
     figures["names that a runtime resolves to another file or not at all"] = len(wrong)
+    figures["specs of others that are used, and in which no runtime finds a name of the kind"] = len(useless)
     with capsys.disabled():
         print(f"\n{json.dumps({'seed': SEED, **figures}, indent=1)}")
     assert not wrong, "\n\n".join(wrong[:5])
+    assert not useless, "\n\n".join(useless[:5])
     assert figures["written"] > figures["refused"] // 4
+    assert figures["theirs is used"] > figures["sets"] // 50
 
 
-def written(spec, directory, directories, hosts):
-    """Write `spec` as converge does beside what is there, on a host with these releases; "refused" if it does not."""
+class Planned(NamedTuple):
+    """What converge was to write, and what each release of the host then resolves."""
+
+    spec: dict
+    path: str
+    directories: list
+    hosts: list  # releases
+    outcome: str
+    answers: dict  # release -> what the library says
+
+
+def lost(one):
+    """For each release of the host, the names that it does not resolve to our file."""
+    names = [f"{one.spec['kind']}={device['name']}" for device in one.spec["devices"]]
+    by = seen.read_sight(codec.encode(one.spec), one.path).by  # of others the version cap keeps it from being written
+    for release, answer in one.answers.items():
+        gone = [name for name in names if answer.get("providers", {}).get(name) != one.path]
+        if gone and ROWS[release] in by:
+            yield f"{release}: {gone}: {answer}"
+
+
+def offers(one):
+    """Whether a release of the host resolves a name of the kind."""
+    found = [name for answer in one.answers.values() for name in answer.get("providers", {})]
+    return any(kind_of(name) == one.spec["kind"] for name in found)
+
+
+def written(spec, directory, directories, hosts, choice):
+    """Write `spec` as converge does beside what is there, on a host with these releases, and say what was done.
+
+    `choice` is what to do where other tools provide the kind; None writes beside theirs.
+    """
     linked = [Linked(f"runtime {release}", ROWS[release]) for release in hosts]
-    if not os.path.isdir(directory) or os.path.islink(directory):
+    if not os.path.isdir(directory):
         return "no directory to write to"
-    if any(one for one in registry.hidden(directories) if any(map(one.hides_from, linked))):
-        return "a directory that hides others, which is told"
+    known, manifest = registry.load(directories), Manifest("", {})
+    found = foreign.providers(spec["kind"], known, manifest) if choice else ()
     try:
-        done = plan_spec.plan_spec(
-            spec["kind"], spec, directory, registry.load(directories), Manifest("", {}), True, lambda: linked
-        )
+        if found:
+            place = (directory, known, manifest, True, lambda: linked)
+            done = foreign.plan_foreign(spec["kind"], spec, choice, found, *place)
+        else:
+            done = plan_spec.plan_spec(spec["kind"], spec, directory, known, manifest, True, lambda: linked)
     except CdiError:
         return "refused"
     for change in done.changes:
-        files.replace(change.path, change.after)
-    return "written"
+        if change.after is None:
+            os.unlink(change.path)
+        else:
+            files.replace(change.path, change.after)
+    return "theirs is used" if found and choice == foreign.USE else "written"
 
 
 def test_the_short_way_for_valid_specs_says_what_the_long_one_does():

@@ -17,6 +17,7 @@ from ..records import CdiError
 from ..spec.registry import Hidden, Registry, SpecFile, resolve
 from ..spec.seen.linked import ANY, Linked, named_libraries
 from ..spec.seen.seen import Unclear
+from .doctor import advice
 from .libraries import with_future
 
 OVERRULES = "overrules"
@@ -70,17 +71,21 @@ def find_clashes(
         return []
     linked = with_future(libraries())
     _refuse_crashes(ours, crashes, [one for one in linked if one.is_here])
-    return [*_unread(ours, unread, linked), *_unresolved(ours, others, registry.directories, linked)]
+    _refuse_unread(ours, unread, linked)
+    return [*_unresolved(ours, others, registry.directories, linked)]
 
 
-def _unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) -> Iterator[str]:
-    """Yield a warning for each library of this host that does not look into the directory of `ours`."""
+def _refuse_unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) -> None:
+    """Raise CdiError if a runtime of this host reads nothing in the directory of `ours`."""
     if linked[0] is ANY[0]:
         return
     for one in unread:
         who = named_libraries((reader for reader in linked if reader.is_here and one.hides_from(reader)), one.releases)
         if who:
-            yield f"{ours.path}: {who} will not find it: {one.path} {one.why}"
+            raise CdiError(
+                f"{ours.path}: {who} would not find it: {one.path} {one.why}; {advice.OWN_DIRECTORY}, "
+                "then run this again."
+            )
 
 
 def _unresolved(
@@ -116,12 +121,18 @@ def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear], libraries: C
 
 
 def _refuse_crashes(ours: SpecFile, crashes: Mapping[str, frozenset[str]], linked: Sequence[Linked]) -> None:
+    for text in find_crashes(crashes, linked):
+        raise CdiError(f"{ours.path}: {text}, then run this again.")
+
+
+def find_crashes(crashes: Mapping[str, frozenset[str]], linked: Sequence[Linked]) -> Iterator[str]:
+    """Yield a text for each file of `crashes` (path -> releases) of which a runtime of `linked` may die."""
     for path, names_ in crashes.items():
         who = named_libraries(linked, names_)
         if who:
-            raise CdiError(
-                f"{ours.path}: {path} makes the CDI library of {who} crash, which then resolves no device at all. "
-                f"Repair or remove it (`fleet-cdi validate {path}` names each fault), then run this again."
+            yield (
+                f"{path} makes the CDI library of {who} crash, which then resolves no device at all. Repair or remove "
+                f"it (`fleet-cdi validate {path}` names each fault)"
             )
 
 

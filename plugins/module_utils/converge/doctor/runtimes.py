@@ -210,7 +210,7 @@ RULES = (
     DoctorRule(
         "directory-unread",
         _directory,
-        "make it a directory of its own (`mount --bind` puts another place there), or upgrade the runtime",
+        advice.OWN_DIRECTORY,
     ),
     DoctorRule(
         "directory-not-searched",

@@ -10,7 +10,7 @@ message (pkg/cdi/cache.go). So a kind has one provider, and the operator chooses
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Callable, NamedTuple
 
@@ -19,10 +19,11 @@ from ...manifest import Manifest
 from ...records import CdiError
 from ...spec.codec import encode
 from ...spec.names import file_name
-from ...spec.registry import Registry, SpecFile
+from ...spec.registry import Registry, SpecFile, seen_with
 from ...spec.seen import seen
 from ...spec.seen.linked import ANY, Linked, named_libraries
 from ..change import Change, Plan
+from ..clashes import find_crashes
 from .plan_spec import is_ours, plan_spec, room_made
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
@@ -99,9 +100,10 @@ def plan_foreign(
 
     To use other tools' specs without one in `found` brings those back that made room for ours.
 
-    `libraries` returns the libraries that read the specs of this host. Raises CdiError if the choice is to fail, and
-    for a spec that fleet.cdi wrote by another manifest: that one, the demo's for example, goes with its manifest, and
-    then the kind would have no provider.
+    `libraries` returns the libraries that read the specs of this host. Raises CdiError if the choice is to fail; if it
+    is to use specs in which no runtime of this host finds a name of the kind; and for a spec that fleet.cdi wrote by
+    another manifest: that one, the demo's for example, goes with its manifest, and then the kind would have no
+    provider.
     """
     strays = [one.path for one in found if one.tool == OURSELVES]
     if strays and choice != REPLACE:
@@ -121,7 +123,7 @@ def plan_foreign(
     theirs = {one.path for one in found}
     if choice == USE:
         warnings = [f"{kind} is provided by {one.path} ({one.tool}); no spec of ours is written" for one in found]
-        warnings += [*_unseen(found, libraries)]
+        warnings += _not_found(kind, found, registry, libraries)
         if not found:
             again = ", ".join(sorted(room_made(kind, manifest)))
             warnings.append(f"{kind} is provided again by {again}, which made room before; no spec of ours is written")
@@ -147,13 +149,58 @@ def still_offered(names: Sequence[str], reason: str, served: Sequence[Foreign]) 
     return f"{names[0]}: {reason}. No spec of ours leaves it out: {'; '.join(theirs)}"
 
 
-def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]]) -> Iterator[str]:
+def _not_found(
+    kind: str, found: Sequence[Foreign], registry: Registry, libraries: Callable[[], Sequence[Linked]]
+) -> list[str]:
+    """Return why runtimes of this host do not find all names of `found`. Raises CdiError if none finds one of `kind`.
+
+    `libraries` is called, and may ask programs, only where the answer depends on it.
+    """
+    paths = [one.path for one in found]
+    theirs = registry._replace(specs=tuple(file for file in registry.specs if file.path in paths))
+    twice = registry.conflicts.keys() & {name for one in found for name in one.names}
+    doubts = registry.unread or registry.crashes or twice or any(one.seen_by != seen.EVERY for one in found)
+    linked = libraries() if doubts else ()
+    known = () if linked is ANY else linked
+    told = [*find_crashes(registry.crashes, known), *_unread(theirs, known), *_unseen(found, known)]
+    dead = frozenset().union(*registry.crashes.values())
+    views = [(reader, seen_with(theirs, [reader])) for reader in linked if reader.release not in dead]
+    told += _twice(views)
+    if linked and not any(name.startswith(f"{kind}=") for _reader, view in views for name in view.devices):
+        who = named_libraries(linked, (reader.release for reader in linked))
+        raise CdiError(
+            f"the spec of {kind}: {', '.join(paths)} should provide it, but {who} would resolve none of its names: "
+            f"{'; '.join(told)}. Repair this, or let on_foreign_kind be 'replace' to put ours in its place."
+        )
+    return told
+
+
+def _unread(theirs: Registry, linked: Sequence[Linked]) -> Iterator[str]:
+    for one in theirs.unread:
+        readers = [reader for reader in linked if one.hides_from(reader)]
+        if readers and any(file.priority in one.priorities for file in theirs.specs):
+            yield f"{one.path} {one.why}, so that {named_libraries(readers, one.releases)} reads nothing there"
+
+
+def _unseen(found: Sequence[Foreign], linked: Sequence[Linked]) -> Iterator[str]:
     for one in found:
-        lacking = seen.EVERY - one.seen_by
-        linked = libraries() if lacking else ()
-        who = "" if linked is ANY else named_libraries(linked, lacking)
+        who = named_libraries(linked, seen.EVERY - one.seen_by)
         if who:
             yield f"{one.path}: {who} does not read it; `fleet-cdi validate {one.path}` may say why"
+
+
+def _twice(views: Iterable[tuple[Linked, Registry]]) -> Iterator[str]:
+    """Yield a text for the names that several files of one directory define."""
+    clashes: dict[tuple[str, ...], tuple[set[str], list[Linked]]] = {}  # files -> their names, runtimes
+    for reader, view in views:
+        for name, paths in view.conflicts.items():
+            names, readers = clashes.setdefault(paths, (set(), []))
+            names.add(name)
+            readers.append(reader)
+    for paths, (names, readers) in clashes.items():
+        first, more = min(names), f" and {len(names) - 1} more" if len(names) > 1 else ""
+        who = named_libraries(readers, (reader.release for reader in readers))
+        yield f"{first}{more}: is in {' and '.join(paths)}: {who} would resolve neither. Remove or rename one"
 
 
 def _tool(file: SpecFile) -> tuple[str, str]:

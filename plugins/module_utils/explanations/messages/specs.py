@@ -172,15 +172,50 @@ EXPLANATIONS = (
             "is also in *: * would resolve neither",
             "would have no effect: * defines it in a directory of higher priority",
             "takes the place of the one in *",
+            "is in *: * would resolve neither",
         ),
         means=(
-            "A spec of another tool has a device with the name that fleet.cdi would write. As an error: nothing was "
-            "written. As a warning: the name means another device from now on."
+            "A spec of another tool has a device with the name that fleet.cdi would write, or two specs of other tools "
+            "that are used have one name. As an error: nothing was written. As a warning: the name means another "
+            "device from now on, or no device."
         ),
         why="Runtimes refuse a name that two files of one directory define. Of two directories, the later one counts.",
         do=(
             "Remove the device from the other file, or give ours another kind or other names. `fleet-cdi specs` shows "
             "who wrote which."
+        ),
+        more="fleet-cdi specs",
+    ),
+    Explanation(
+        id="FC1313",
+        title="A runtime reads nothing in the directory of the specs",
+        messages=(
+            "would not find it: *, then run this again",
+            "*, so that * reads nothing there",
+        ),
+        means=(
+            "Some releases of the CDI library read no spec in a directory that is a symlink, or behind one that is "
+            "missing or can't be listed. A runtime of this host has such a release."
+        ),
+        why="That runtime would resolve no device of the spec.",
+        do=(
+            "Make the directory that the message names a real one; `mount --bind` puts another place there. Or upgrade "
+            "the runtime."
+        ),
+        more="fleet-cdi doctor",
+    ),
+    Explanation(
+        id="FC1314",
+        title="No runtime finds a device in the specs of another tool",
+        messages=("should provide it, but * would resolve none of its names: *",),
+        means=(
+            "Another tool provides the kind, and `on_foreign_kind: use` leaves it to that tool. But no container "
+            "runtime of this host resolves a name in those files. The text behind it says why. Nothing was changed."
+        ),
+        why="Containers would get no device of the kind, and the run would say that all is well.",
+        do=(
+            "Remove one of two files with the same names, or let the tool write its file anew. Or let fleet.cdi write "
+            "the spec: `cdi_host_on_foreign_kind: replace`."
         ),
         more="fleet-cdi specs",
     ),

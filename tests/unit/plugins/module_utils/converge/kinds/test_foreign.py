@@ -49,14 +49,15 @@ def host(tmp_path):
             path.write_text(json.dumps(content))
             return str(path)
 
-        def converge(self, choice):
+        def converge(self, choice, here=ANY):
             known = registry.load(self.directories)
 
             def make_plan(manifest):
                 found = foreign.providers(KIND, known, manifest)
                 if not found:
                     return plan_spec(KIND, OURS, self.directories[0], known, manifest)
-                return foreign.plan_foreign(KIND, OURS, choice, found, self.directories[0], known, manifest)
+                place = (self.directories[0], known, manifest)
+                return foreign.plan_foreign(KIND, OURS, choice, found, *place, libraries=lambda: here)
 
             return apply(make_plan, self.state_dir, check=False)
 
@@ -132,6 +133,51 @@ def test_a_provider_that_a_runtime_here_does_not_read_is_said(host):
     place = (host.directories[0], known, read_manifest(host.state_dir))
     plan = foreign.plan_foreign(KIND, OURS, foreign.USE, found, *place, libraries=lambda: here)
     assert plan.warnings[1].startswith(f"{path}: podman 4.9.3 does not read it")
+
+
+PODMAN, DOCKER = Linked("podman 5.4.2", "0.8.0"), Linked("docker 29.1.0", "1.1.0")
+TWICE = {"a.json": spec("0"), "b.json": spec("0")}
+NEW = {**spec("0"), "cdiVersion": "1.1.0"}
+CRASH = {**spec("0", kind="a.com/b"), "cdiVersion": "0.6.0", "containerEdits": {"hooks": [None]}}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "here", "refused"),
+    [
+        (TWICE, [PODMAN], "a.json, .*b.json .* podman 5.4.2 would resolve none of its names: nvidia.com/gpu=0: is in "),
+        (TWICE, ANY, "a runtime would resolve none of its names"),
+        ({"a.json": spec("0", "1"), "b.json": spec("0")}, [PODMAN], ""),
+        ({"a.json": NEW}, [PODMAN], "would resolve none of its names: .*a.json: podman 5.4.2 does not read it"),
+        ({"a.json": NEW}, [PODMAN, DOCKER], ""),
+        ({"a.json": NEW}, ANY, ""),
+    ],
+)
+def test_theirs_is_used_only_where_a_runtime_finds_a_name_in_it(host, theirs, here, refused):
+    for name, content in theirs.items():
+        host.theirs("etc", name, content)
+    if not refused:
+        assert host.converge(foreign.USE, here).changes == ()
+        return
+    with pytest.raises(CdiError, match=refused):
+        host.converge(foreign.USE, here)
+    host.converge(foreign.REPLACE, here)
+    assert set(host.offered().values()) == {f"{host.directories[0]}/nvidia.com-gpu.json"}
+
+
+def test_theirs_is_not_used_where_another_file_makes_every_runtime_crash(host):
+    host.theirs("etc", "a.json", {**spec("0"), "cdiVersion": "0.3.0"})
+    path = host.theirs("etc", "b.json", CRASH)
+    with pytest.raises(CdiError, match=f"{path} makes the CDI library of podman 5.4.2 crash"):
+        host.converge(foreign.USE, [PODMAN])
+    warnings = host.converge(foreign.USE, [PODMAN, Linked("podman 4.4.1", "0.5.1")]).warnings
+    assert any(f"{path} makes the CDI library of podman 5.4.2 crash" in text for text in warnings)
+
+
+def test_names_of_theirs_that_a_runtime_does_not_find_are_said(host):
+    paths = [host.theirs("etc", name, content) for name, content in {**TWICE, "c.json": spec("1", "2")}.items()]
+    warnings = host.converge(foreign.USE, [PODMAN]).warnings
+    told = f"{KIND}=0: is in {paths[0]} and {paths[1]}: podman 5.4.2 would resolve neither. Remove or rename one"
+    assert told in warnings
 
 
 def test_ours_makes_room_when_another_tool_comes(host):

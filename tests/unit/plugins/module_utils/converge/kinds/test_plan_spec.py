@@ -421,12 +421,19 @@ class TestOtherSpecs:
         with pytest.raises(CdiError, match=f"port0 is also in {link}: a runtime would resolve neither"):
             host.converge(SPEC)
 
-    def test_a_directory_that_is_a_link_is_said_with_the_runtimes_that_do_not_follow_it(self, host):
+    def test_a_directory_that_is_a_link_is_refused_where_a_runtime_does_not_follow_it(self, host):
         (host.root / "real").mkdir()
         (host.root / "etc").symlink_to("real")
         old, new = Linked("podman 5.4.2", "0.8.0"), Linked("docker 29", "1.1.0", follows_links=True)
-        (warning,) = host.converge(SPEC, linked=[old, new]).warnings
-        assert warning.endswith(f"podman 5.4.2 will not find it: {host.etc} is a symlink")
+        with pytest.raises(CdiError, match=f"podman 5.4.2 would not find it: {host.etc} is a symlink; make it"):
+            host.converge(SPEC, linked=[old, new])
+        assert not (host.root / "real" / FILE).exists()
+        assert host.converge(SPEC, linked=[new]).warnings == ()
+
+    def test_a_missing_directory_is_refused_where_a_runtime_then_reads_no_later_one(self, host):
+        with pytest.raises(CdiError, match=f"podman 4.1.1 would not find it: {host.etc} is missing; make it"):
+            host.converge(SPEC, host.run, linked=[Linked("podman 4.1.1", "0.4.0")])
+        assert host.converge(SPEC, host.run, linked=[Linked("podman 5.4.2", "0.8.0")]).warnings == ()
 
     def test_our_own_spec_moves_with_the_directory(self, host):
         host.converge(SPEC)
