@@ -122,7 +122,7 @@ def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear], libraries: C
 
 def _refuse_crashes(ours: SpecFile, crashes: Mapping[str, frozenset[str]], linked: Sequence[Linked]) -> None:
     for text in find_crashes(crashes, linked):
-        raise CdiError(f"{ours.path}: {text}, then run this again.")
+        raise CdiError(f"{ours.path}: {text}")
 
 
 def find_crashes(crashes: Mapping[str, frozenset[str]], linked: Sequence[Linked]) -> Iterator[str]:
