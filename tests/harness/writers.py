@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import note_command, users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods, delete_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE
@@ -52,6 +53,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.converge_unit import ConvergeUnit
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import PluginUnit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import InstanceEntry
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
@@ -386,6 +389,26 @@ def used_claim(at: Tree) -> None:
     Path(users_path(str(at.state), found), "a").write_text(process_mark.mark("earlier", 1, 1, "pid:[1]"))
 
 
+def noted_container(at: Tree) -> None:
+    """The note of the claim's hook that a container uses it."""
+    found = read_claim(str(at.state), "job")
+    assert found
+    with tempfile.NamedTemporaryFile("w") as state:
+        json.dump({"id": "b", "pid": os.getpid()}, state)
+        state.flush()
+        try:
+            note_user(users_path(str(at.state), found), state.name)
+        except HookError as error:
+            raise CdiError(str(error)) from None
+
+
+def noted_command(at: Tree) -> None:
+    """The note that a command uses the claim."""
+    found = read_claim(str(at.state), "job")
+    assert found
+    note_command(str(at.state), found, os.getpid())
+
+
 def waiting_claims(at: Tree) -> None:
     """Since when it is gone, noted."""
     _raise(collect_claims(_places(at), Caller(Sources.programs), "boot", 600, ListedContainers).failed)
@@ -512,6 +535,8 @@ BY_HAND: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "grants give": (given, (grant,)),
     "claim gc": (collected_claims, (executable_of_others, claim, asked_claim)),
     "claims of pods go": (no_pods, (executable_of_others, pods)),
+    "claim's container": (noted_container, (executable_of_others, claim)),
+    "claim's command": (noted_command, (executable_of_others, claim)),
     "claim gc by the timer": (waiting_claims, (executable_of_others, claim, used_claim)),
     "claim restore": (restored_claims, (executable_of_others, claim, lost_claim_spec)),
 }

@@ -21,7 +21,7 @@ from .state import container_process
 
 
 def note_user(directory: str, state: str) -> None:
-    """Note the container whose state is in the file `state`, or on stdin. Raises HookError, OSError."""
+    """Note the container whose state is in the file `state`, or on stdin. Raises HookError."""
     container, pid = container_process(state)
     try:
         mark = process_mark(pid)
@@ -46,6 +46,10 @@ def note_user(directory: str, state: str) -> None:
             f"{directory}: {error.strerror}; only containers that root starts can use "
             "this claim. For those of an ordinary user, make it with `fleet-cdi claim add --for USER`"
         ) from None
+    except OSError as error:
+        from ..documents import failed  # takes longer to import than all else here
+
+        raise HookError(str(failed("write", f"{directory}/{container}", error))) from None
 
 
 def _write(at: int, name: str, text: str) -> None:
@@ -63,5 +67,8 @@ def _write(at: int, name: str, text: str) -> None:
             os.close(handle)
         os.rename(made, name, src_dir_fd=at, dst_dir_fd=at)
     except OSError:
-        os.unlink(made, dir_fd=at)
+        try:  # noqa: SIM105  contextlib adds a third of a start (hooks/main.py)
+            os.unlink(made, dir_fd=at)
+        except OSError:
+            pass
         raise

@@ -23,7 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users im
     users_path,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user, error
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group, process_mark
@@ -131,7 +131,7 @@ def test_a_full_disk_leaves_the_mark_of_the_start_before(state, start, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
         patch.setattr(claim_user, "process_mark", lambda _pid: "x" * 50)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(error.HookError, match="/a: can't write it: No space left on device. Free some space there"):
             start("a")
     assert read_users(state, CLAIM) == (ClaimUser("a", False),)
     assert os.listdir(users_path(state, CLAIM)) == ["a"]
