@@ -29,6 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     ClaimRecord,
     WantedClaim,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import node_features
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import rule, view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
@@ -39,6 +40,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
+    converge_service,
+    converge_unit,
     device_plugin_config,
     device_plugin_service,
     device_plugin_unit,
@@ -127,6 +130,10 @@ class Everything:
         refresh_service.install(settings, self.state, False, systemctl, booted=False)
         machine = device_plugin_service.ServiceHost(systemctl, lambda: False)
         device_plugin_service.install(device_plugin_unit.PluginUnit(), None, self.state, 0, False, machine)
+        patch.setattr(converge_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)
+        unit = converge_unit.ConvergeUnit(str(root / "etc/fleet-cdi/settings.json"), prefix=self.prefix)
+        converge_service.install(unit, b'{"devices": {}}\n', self.state, False, systemctl, False)
+        node_features.keep_features(str(root / "features.d/fleet-cdi"), self.inventory, self.state)
         self.plugin_config = str(root / "etc/fleet-cdi/device-plugin.json")
         options = {
             "config_file": self.plugin_config,

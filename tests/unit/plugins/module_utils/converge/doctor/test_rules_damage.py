@@ -78,6 +78,9 @@ def test_the_host_has_every_sort_of_file(everything):
         "fleet-cdi-device-plugin@.service",
         "fleet-cdi-openers.socket",
         "fleet-cdi-openers@.service",
+        "fleet-cdi-converge.service",
+        "fleet-cdi-converge.timer",
+        "settings.json",
         "job-1.json",
         POD,
         "fleet.cdi-claim_job-1.json",
@@ -87,6 +90,7 @@ def test_the_host_has_every_sort_of_file(everything):
         USER,
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())
+    assert any(path.parent.name == "features.d" for path in everything.files())
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
