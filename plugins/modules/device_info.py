@@ -40,15 +40,15 @@ options:
         C(sysname) is the name in C(/sys), C(type-index) a name with the type of the device. C(container_path) (an
         absolute path, text with no fields but {index}, {name}, {sysname}, {pci_address}, {path}) - the path of a node
         in the container; by default the path on the host. C(env) (a mapping) - variables for the container. C(required)
-        (true or false) - V(true) makes it an error to find nothing, V(false) accepts it; by default there is a warning.
-        C(all) (true or false) - offer the name C(all), which gives every device of the kind. C(none) (true or false) -
-        offer the name C(none), which gives no device. C(symlinks) (true or false) - a container sees a node also under
-        the symlinks of udev, as in C(/dev/dri/by-path). C(additional_gids) (true or false) - the process of a container
-        joins the groups that may use the nodes. Needs CDI 0.7.0. C(device_numbers) (true or false) - specs contain
-        major and minor numbers. By default a runtime reads them when a container starts. C(topology_file) (an absolute
-        path on the host, as in /etc/fleet-cdi/topology.xml) - a file on the host that says how the devices are wired,
-        where the host does not show it, as in most virtual machines. It is a topology file of NCCL or RCCL, or the XML
-        of hwloc.
+        (true or false) - V(true) makes it an error to find nothing, or to lack a device that the entry names, V(false)
+        accepts it; by default there is a warning. C(all) (true or false) - offer the name C(all), which gives every
+        device of the kind. C(none) (true or false) - offer the name C(none), which gives no device. C(symlinks) (true
+        or false) - a container sees a node also under the symlinks of udev, as in C(/dev/dri/by-path).
+        C(additional_gids) (true or false) - the process of a container joins the groups that may use the nodes. Needs
+        CDI 0.7.0. C(device_numbers) (true or false) - specs contain major and minor numbers. By default a runtime reads
+        them when a container starts. C(topology_file) (an absolute path on the host, as in /etc/fleet-cdi/topology.xml)
+        - a file on the host that says how the devices are wired, where the host does not show it, as in most virtual
+        machines. It is a topology file of NCCL or RCCL, or the XML of hwloc.
       - >-
         Profile V(amd) - AMD GPUs that ROCm can use, whole or partitioned, with C(/dev/kfd) for all. By default C(kind)
         is V(amd.com/gpu), C(name_by) is [V(index), V(uuid)], C(all) is V(true).

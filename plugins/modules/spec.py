@@ -25,7 +25,7 @@ description:
     kind O(on_foreign_kind) decides. A spec in O(spec_dir) that has the name and the layout of those that this module
     writes is taken over with a warning, because its manifest was lost.
   - Fails, with nothing written, if the spec would define a name that another file in the same directory also defines,
-    or one that a directory of higher priority overrules.
+    or one that a directory of higher priority overrules, or if a runtime of the host reads nothing in O(spec_dir).
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -52,7 +52,8 @@ options:
     description:
       - Entries that select devices of the host, by name, as in M(fleet.cdi.device_info). With O(kind) all have to yield
         that kind.
-      - If an entry has C(required=true) and no device of its kind is usable, the task fails and changes nothing.
+      - If an entry has C(required=true) and no device of its kind is usable, or one that the entry names is missing,
+        the task fails and changes nothing.
     type: dict
   content:
     description:

@@ -71,21 +71,27 @@ def find_clashes(
         return []
     linked = with_future(libraries())
     _refuse_crashes(ours, crashes, [one for one in linked if one.is_here])
-    _refuse_unread(ours, unread, linked)
-    return [*_unresolved(ours, others, registry.directories, linked)]
+    return [*_unread(ours, unread, linked), *_unresolved(ours, others, registry.directories, linked)]
 
 
-def _refuse_unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) -> None:
-    """Raise CdiError if a runtime of this host reads nothing in the directory of `ours`."""
+def _unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) -> Iterator[str]:
+    """Yield a warning for each runtime of this host that may read nothing in the directory of `ours`.
+
+    Raises CdiError if one certainly does not. Of a runtime that is newer than all we know, nothing is certain.
+    """
     if linked[0] is ANY[0]:
         return
     for one in unread:
-        who = named_libraries((reader for reader in linked if reader.is_here and one.hides_from(reader)), one.releases)
-        if who:
+        hidden = [reader for reader in linked if reader.is_here and one.hides_from(reader)]
+        open_to = {reader.runtime for reader in linked if reader not in hidden}
+        sure = named_libraries((reader for reader in hidden if reader.runtime not in open_to), one.releases)
+        if sure:
             raise CdiError(
-                f"{ours.path}: {who} would not find it: {one.path} {one.why}; {advice.OWN_DIRECTORY}, "
-                "then run this again."
+                f"{ours.path}: {sure} would not find it: {one.path} {one.why}; {advice.REAL_DIRECTORY}, then run this "
+                "again."
             )
+        if hidden:
+            yield f"{ours.path}: {named_libraries(hidden, one.releases)} may not find it: {one.path} {one.why}"
 
 
 def _unresolved(

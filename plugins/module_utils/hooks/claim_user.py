@@ -21,7 +21,7 @@ from .state import container_process
 
 
 def note_user(directory: str, state: str) -> None:
-    """Note the container whose state is in the file `state`, or on stdin. Raises HookError."""
+    """Note the container whose state is in the file `state`, or on stdin. Raises HookError, OSError."""
     container, pid = container_process(state)
     try:
         mark = process_mark(pid)

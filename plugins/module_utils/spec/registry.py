@@ -160,6 +160,11 @@ def read_file(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:
     return found.spec, found.error
 
 
+def read_content(content: bytes, path: str, priority: int) -> Optional[SpecFile]:
+    """Return what a file at `path` would be with these bytes; None if no release takes it for a spec."""
+    return _read(content, path, SpecFile(path, priority, {}, path)).spec
+
+
 def changed(registry: Registry) -> bool:
     """Tell whether a file came, went or was replaced since `registry` was loaded, without reading any file."""
     paths, errors = list_specs(registry.directories)

@@ -210,7 +210,7 @@ RULES = (
     DoctorRule(
         "directory-unread",
         _directory,
-        advice.OWN_DIRECTORY,
+        advice.REAL_DIRECTORY,
     ),
     DoctorRule(
         "directory-not-searched",

@@ -19,7 +19,7 @@ from ...manifest import Manifest
 from ...records import CdiError
 from ...spec.codec import encode
 from ...spec.names import file_name
-from ...spec.registry import Registry, SpecFile, seen_with
+from ...spec.registry import Registry, SpecFile, read_content, seen_with
 from ...spec.seen import seen
 from ...spec.seen.linked import ANY, Linked, named_libraries
 from ..change import Change, Plan
@@ -76,12 +76,13 @@ TOOLS: tuple[tuple[str, str, str, str], ...] = (
 def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreign, ...]:
     """Return the specs of `kind` by other tools, lowest priority first.
 
-    A spec that came back after we removed it belongs to its tool again.
+    A spec that came back after we removed it belongs to its tool again. A link to ours is no provider: plan_spec
+    refuses it.
     """
     return tuple(
         Foreign(file.path, *_tool(file), tuple(file.qualified_names), file.seen_by)
         for file in registry.specs
-        if kind in file.kinds and not is_ours(file.path, manifest)
+        if kind in file.kinds and not is_ours(file.path, manifest) and not is_ours(file.target, manifest)
     )
 
 
@@ -123,7 +124,8 @@ def plan_foreign(
     theirs = {one.path for one in found}
     if choice == USE:
         warnings = [f"{kind} is provided by {one.path} ({one.tool}); no spec of ours is written" for one in found]
-        warnings += _not_found(kind, found, registry, libraries)
+        used = tuple(file for file in registry.specs if file.path in theirs)
+        warnings += _not_found(kind, used or _brought_back(kind, registry, manifest), registry, libraries)
         if not found:
             again = ", ".join(sorted(room_made(kind, manifest)))
             warnings.append(f"{kind} is provided again by {again}, which made room before; no spec of ours is written")
@@ -149,30 +151,41 @@ def still_offered(names: Sequence[str], reason: str, served: Sequence[Foreign]) 
     return f"{names[0]}: {reason}. No spec of ours leaves it out: {'; '.join(theirs)}"
 
 
-def _not_found(
-    kind: str, found: Sequence[Foreign], registry: Registry, libraries: Callable[[], Sequence[Linked]]
-) -> list[str]:
-    """Return why runtimes of this host do not find all names of `found`. Raises CdiError if none finds one of `kind`.
+def _brought_back(kind: str, registry: Registry, manifest: Manifest) -> tuple[SpecFile, ...]:
+    """Return the specs of other tools that come back when ours goes, as they will be."""
+    places = {directory: at for at, directory in enumerate(registry.directories)}
+    back = [
+        read_content(content, path, places[os.path.dirname(path)])
+        for path, content in room_made(kind, manifest).items()
+        if os.path.dirname(path) in places
+    ]
+    return tuple(file for file in back if file is not None)
 
-    `libraries` is called, and may ask programs, only where the answer depends on it.
+
+def _not_found(
+    kind: str, theirs: tuple[SpecFile, ...], registry: Registry, libraries: Callable[[], Sequence[Linked]]
+) -> list[str]:
+    """Return why runtimes of this host do not find all names in `theirs`, which provide `kind`.
+
+    Raises CdiError if none of them finds a name of the kind.
     """
-    paths = [one.path for one in found]
-    theirs = registry._replace(specs=tuple(file for file in registry.specs if file.path in paths))
-    twice = registry.conflicts.keys() & {name for one in found for name in one.names}
-    doubts = registry.unread or registry.crashes or twice or any(one.seen_by != seen.EVERY for one in found)
-    linked = libraries() if doubts else ()
-    known = () if linked is ANY else linked
-    told = [*find_crashes(registry.crashes, known), *_unread(theirs, known), *_unseen(found, known)]
+    if not theirs:
+        return []
+    alone, linked = registry._replace(specs=theirs), libraries()
     dead = frozenset().union(*registry.crashes.values())
-    views = [(reader, seen_with(theirs, [reader])) for reader in linked if reader.release not in dead]
-    told += _twice(views)
-    if linked and not any(name.startswith(f"{kind}=") for _reader, view in views for name in view.devices):
+    views = [(reader, seen_with(alone, [reader])) for reader in linked if reader.release not in dead]
+    twice = [*_twice(views)]
+    blocked = [*find_crashes(registry.crashes, linked), *_unread(alone, linked)]
+    reasons = [*blocked, *_unseen(theirs, linked), *twice]
+    if not any(name.startswith(f"{kind}=") for _reader, view in views for name in view.devices):
         who = named_libraries(linked, (reader.release for reader in linked))
+        ours = "" if blocked else ", or let on_foreign_kind be 'replace' to put ours in its place"
         raise CdiError(
-            f"the spec of {kind}: {', '.join(paths)} should provide it, but {who} would resolve none of its names: "
-            f"{'; '.join(told)}. Repair this, or let on_foreign_kind be 'replace' to put ours in its place."
+            f"the spec of {kind}: {', '.join(file.path for file in theirs)} should provide it, but {who} would resolve "
+            f"none of its names: {'; '.join(reasons)}. Repair this{ours}. As it is, no container would get a device of "
+            f"{kind}."
         )
-    return told
+    return twice if linked is ANY else reasons
 
 
 def _unread(theirs: Registry, linked: Sequence[Linked]) -> Iterator[str]:
@@ -182,8 +195,8 @@ def _unread(theirs: Registry, linked: Sequence[Linked]) -> Iterator[str]:
             yield f"{one.path} {one.why}, so that {named_libraries(readers, one.releases)} reads nothing there"
 
 
-def _unseen(found: Sequence[Foreign], linked: Sequence[Linked]) -> Iterator[str]:
-    for one in found:
+def _unseen(theirs: Sequence[SpecFile], linked: Sequence[Linked]) -> Iterator[str]:
+    for one in theirs:
         who = named_libraries(linked, seen.EVERY - one.seen_by)
         if who:
             yield f"{one.path}: {who} does not read it; `fleet-cdi validate {one.path}` may say why"

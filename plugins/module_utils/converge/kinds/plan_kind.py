@@ -111,6 +111,8 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
     """
     usual = tuple(map(directories.resolved, USUAL.spec_dirs))
     named = USUAL.spec_dirs if directories.resolved(directory) in usual else (directory,)
+    # Who names the place behind a link has the runtimes look there, too.
+    unread = [one for one in registry.hidden(named) if directory in named or not _leads(one, directory)]
     directory = directories.resolved(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
     listing = files.canonical(listing) if listing else ""
     try:
@@ -120,8 +122,13 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
     except CdiError:  # missing, damaged or of another boot
         there = Inventory(())
     specs = registry.load(usual if directory in usual else (directory,))
-    specs = specs._replace(unread=registry.hidden(named))  # as named, symlinks included
+    specs = specs._replace(unread=tuple(unread))  # as named, symlinks included
     return HostSpecs(directory, specs, listing, there, boot_id, prefix, HostRuntimes(path))
+
+
+def _leads(link: registry.Hidden, directory: str) -> bool:
+    """Tell whether a directory is hidden because it is a link to `directory`."""
+    return link.why == registry.LINK and directories.resolved(link.path) == directories.resolved(directory)
 
 
 def of_each_kind(around: HostSpecs) -> Callable[[str], HostSpecs]:

@@ -157,7 +157,7 @@ EXPLANATIONS = (
         id="FC1311",
         title="A runtime does not read the spec of another tool",
         messages=("does not read it; `fleet-cdi validate *` may say why",),
-        means="A warning. Another tool provides the kind, and a container runtime of this host can not read that file.",
+        means="Another tool provides the kind, and a container runtime of this host can not read that file.",
         why=(
             "With `on_foreign_kind: use`, fleet.cdi writes no spec of its own. Containers of that runtime get no "
             "device."
@@ -191,6 +191,7 @@ EXPLANATIONS = (
         title="A runtime reads nothing in the directory of the specs",
         messages=(
             "would not find it: *, then run this again",
+            "may not find it: *",
             "*, so that * reads nothing there",
         ),
         means=(
@@ -199,23 +200,24 @@ EXPLANATIONS = (
         ),
         why="That runtime would resolve no device of the spec.",
         do=(
-            "Make the directory that the message names a real one; `mount --bind` puts another place there. Or upgrade "
-            "the runtime."
+            "Make the directory that the message names a real one: `mkdir`, or `mount --bind` for another place. Or "
+            "upgrade the runtime. Or let `cdi_host_spec_dir` and `spec_dirs` of the runtimes name the place itself."
         ),
         more="fleet-cdi doctor",
     ),
     Explanation(
         id="FC1314",
         title="No runtime finds a device in the specs of another tool",
-        messages=("should provide it, but * would resolve none of its names: *",),
+        messages=("As it is, no container would get a device of",),
         means=(
             "Another tool provides the kind, and `on_foreign_kind: use` leaves it to that tool. But no container "
             "runtime of this host resolves a name in those files. The text behind it says why. Nothing was changed."
         ),
         why="Containers would get no device of the kind, and the run would say that all is well.",
         do=(
-            "Remove one of two files with the same names, or let the tool write its file anew. Or let fleet.cdi write "
-            "the spec: `cdi_host_on_foreign_kind: replace`."
+            "Remove one of two files with the same names. Repair a file that makes runtimes crash. Make a directory "
+            "that is a symlink a real one. Where only their own files are at fault, fleet.cdi can write the spec: "
+            "`cdi_host_on_foreign_kind: replace`."
         ),
         more="fleet-cdi specs",
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 from layouts import layout_beside
@@ -165,12 +166,16 @@ def test_theirs_is_used_only_where_a_runtime_finds_a_name_in_it(host, theirs, he
 
 
 def test_theirs_is_not_used_where_another_file_makes_every_runtime_crash(host):
-    host.theirs("etc", "a.json", {**spec("0"), "cdiVersion": "0.3.0"})
+    host.theirs("etc", "a.json", {**spec("0"), "cdiVersion": "0.5.0"})
     path = host.theirs("etc", "b.json", CRASH)
     with pytest.raises(CdiError, match=f"{path} makes the CDI library of podman 5.4.2 crash"):
         host.converge(foreign.USE, [PODMAN])
     warnings = host.converge(foreign.USE, [PODMAN, Linked("podman 4.4.1", "0.5.1")]).warnings
     assert any(f"{path} makes the CDI library of podman 5.4.2 crash" in text for text in warnings)
+    host.theirs("etc", "a.json", {**spec("0"), "cdiVersion": "0.3.0"})
+    host.theirs("etc", "b.json", {**CRASH, "cdiVersion": "0.3.0"})
+    with pytest.raises(CdiError, match=f"{path} makes the CDI library of a runtime crash"):
+        host.converge(foreign.USE)
 
 
 def test_names_of_theirs_that_a_runtime_does_not_find_are_said(host):
@@ -178,6 +183,36 @@ def test_names_of_theirs_that_a_runtime_does_not_find_are_said(host):
     warnings = host.converge(foreign.USE, [PODMAN]).warnings
     told = f"{KIND}=0: is in {paths[0]} and {paths[1]}: podman 5.4.2 would resolve neither. Remove or rename one"
     assert told in warnings
+
+
+def test_names_that_a_release_reads_as_another_count(host):
+    for name, device in {
+        "a.yaml": "no",
+        "b.yaml": "off",
+    }.items():  # both are gpu=false for the YAML of podman's library
+        text = f"cdiVersion: 0.5.0\nkind: {KIND}\ndevices:\n- {{name: {device}, containerEdits: {{env: [A=1]}}}}\n"
+        Path(host.directories[0], name).write_text(text)
+    with pytest.raises(CdiError, match="gpu=false: is in .*a.yaml and .*b.yaml: podman 5.4.2 would resolve neither"):
+        host.converge(foreign.USE, [PODMAN])
+
+
+def test_theirs_behind_a_link_is_used_where_a_runtime_follows_it(host, tmp_path):
+    (tmp_path / "etc").rename(tmp_path / "real")
+    (tmp_path / "etc").symlink_to("real")
+    host.theirs("etc", "a.json", spec("0"))
+    told = f"{host.directories[0]} is a symlink, so that podman 5.4.2 reads nothing there"
+    with pytest.raises(CdiError, match=f"{told}. Repair this. As it is, no container would get a device of {KIND}"):
+        host.converge(foreign.USE, [PODMAN])
+    assert told in host.converge(foreign.USE, [PODMAN, DOCKER._replace(follows_links=True)]).warnings
+
+
+def test_a_link_to_ours_is_no_provider(host, tmp_path):
+    host.converge(foreign.USE)
+    (tmp_path / "etc/zz.json").symlink_to("nvidia.com-gpu.json")
+    assert foreign.providers(KIND, registry.load(host.directories), read_manifest(host.state_dir)) == ()
+    with pytest.raises(CdiError, match="is also in .*zz.json"):
+        host.converge(foreign.USE)
+    assert (tmp_path / "etc/nvidia.com-gpu.json").exists()
 
 
 def test_ours_makes_room_when_another_tool_comes(host):
@@ -267,6 +302,14 @@ class TestTakenBack:
         assert [change.path for change in run("use").plan.changes if change.kind] == []
         run("replace")
         assert host.offered().keys() == {f"{KIND}=null"}
+
+    def test_not_for_theirs_in_which_no_runtime_finds_a_name(self, host, run):
+        host.theirs("etc", "nvidia.yaml", NEW)
+        run("replace")
+        before = self.state(host)
+        with pytest.raises(CdiError, match="podman 5.4.0 would resolve none of its names: .*nvidia.yaml: podman 5.4.0"):
+            run("use")
+        assert self.state(host) == before
 
     @pytest.mark.usefixtures("theirs")
     def test_a_refresh_brings_none_back_while_ours_has_no_device(self, host, run):

@@ -15,7 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_d
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import find_problems
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.state import RULES
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_kind, spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import (
     WantedDeviceState,
     converge_state,
@@ -23,9 +23,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_st
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import LINK
 
 KIND = "fleet.cdi/misc"
 
@@ -168,3 +170,13 @@ def test_a_refresh_leaves_it_to_the_module(host):
     assert done.unmet == (KIND,) and "fleet.cdi wrote this, but" in done.failed[0]
     assert not any("taken over" in text for text in done.warnings) and host.offered() == ["fuse", "tun"]
     assert read_manifest(host.places.state_dir).record(str(host.path)) is None
+
+
+def test_who_names_the_place_behind_a_link_has_the_runtimes_look_there(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "etc").symlink_to("real")
+    usual = (str(tmp_path / "etc"), str(tmp_path / "run"))
+    monkeypatch.setattr(plan_kind, "USUAL", plan_kind.USUAL._replace(spec_dirs=usual))
+    boot = inventory.boot_id()
+    assert [one.path for one in plan_kind.known(usual[0], "", boot).registry.unread if one.why == LINK] == [usual[0]]
+    assert [one for one in plan_kind.known(str(tmp_path / "real"), "", boot).registry.unread if one.why == LINK] == []

@@ -430,6 +430,13 @@ class TestOtherSpecs:
         assert not (host.root / "real" / FILE).exists()
         assert host.converge(SPEC, linked=[new]).warnings == ()
 
+    def test_of_a_runtime_newer_than_all_known_it_is_a_warning(self, host):
+        (host.root / "real").mkdir()
+        (host.root / "etc").symlink_to("real")
+        newer = [Linked("podman 9.9", "1.1.0"), Linked("podman 9.9", "newer")]
+        (warning,) = host.converge(SPEC, linked=newer).warnings
+        assert warning.endswith(f"podman 9.9 may not find it: {host.etc} is a symlink")
+
     def test_a_missing_directory_is_refused_where_a_runtime_then_reads_no_later_one(self, host):
         with pytest.raises(CdiError, match=f"podman 4.1.1 would not find it: {host.etc} is missing; make it"):
             host.converge(SPEC, host.run, linked=[Linked("podman 4.1.1", "0.4.0")])
