@@ -17,10 +17,10 @@ from ..records import CdiError
 from ..spec.registry import Hidden, Registry, SpecFile, resolve
 from ..spec.seen.linked import ANY, Linked, named_libraries
 from ..spec.seen.seen import Unclear
-from .doctor import advice
 from .libraries import with_future
 
 OVERRULES = "overrules"
+REAL_DIRECTORY = "make it a real directory (`mount --bind` can put another place there), or upgrade the runtime"
 
 
 class _Problem(NamedTuple):
@@ -87,8 +87,7 @@ def _unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) 
         sure = named_libraries((reader for reader in hidden if reader.runtime not in open_to), one.releases)
         if sure:
             raise CdiError(
-                f"{ours.path}: {sure} would not find it: {one.path} {one.why}; {advice.REAL_DIRECTORY}, then run this "
-                "again."
+                f"{ours.path}: {sure} would not find it: {one.path} {one.why}; {REAL_DIRECTORY}, then run this again."
             )
         if hidden:
             yield f"{ours.path}: {named_libraries(hidden, one.releases)} may not find it: {one.path} {one.why}"

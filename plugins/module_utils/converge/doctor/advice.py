@@ -10,7 +10,6 @@ SEARCHED = (
     "name it in `spec_dirs` of the runtimes (variable cdi_host_runtime_settings), or let cdi_host_spec_dir be one of "
     "theirs"
 )
-REAL_DIRECTORY = "make it a real directory (`mount --bind` can put another place there), or upgrade the runtime"
 REFRESH = "`fleet-cdi refresh`"
 MOVE = "move it away to keep its content (`mv {subject} {subject}.old`); then "
 CLAIM = "correct the specs of its devices; then `fleet-cdi claim restore` writes it again"

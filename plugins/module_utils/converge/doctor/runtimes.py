@@ -14,6 +14,7 @@ from ...spec.model import VERSIONS
 from ...spec.registry import Hidden, SpecFile
 from ...spec.seen.linked import Linked, named_libraries
 from ...spec.seen.seen import unknown_field
+from ..clashes import REAL_DIRECTORY
 from ..libraries import of_places
 from ..runtime.plan import owner
 from . import advice
@@ -210,7 +211,7 @@ RULES = (
     DoctorRule(
         "directory-unread",
         _directory,
-        advice.REAL_DIRECTORY,
+        REAL_DIRECTORY,
     ),
     DoctorRule(
         "directory-not-searched",

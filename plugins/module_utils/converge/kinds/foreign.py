@@ -76,8 +76,7 @@ TOOLS: tuple[tuple[str, str, str, str], ...] = (
 def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreign, ...]:
     """Return the specs of `kind` by other tools, lowest priority first.
 
-    A spec that came back after we removed it belongs to its tool again. A link to ours is no provider: plan_spec
-    refuses it.
+    A spec that came back after we removed it belongs to its tool again. plan_spec refuses a link to ours.
     """
     return tuple(
         Foreign(file.path, *_tool(file), tuple(file.qualified_names), file.seen_by)
@@ -182,7 +181,7 @@ def _not_found(
         ours = "" if blocked else ", or let on_foreign_kind be 'replace' to put ours in its place"
         raise CdiError(
             f"the spec of {kind}: {', '.join(file.path for file in theirs)} should provide it, but {who} would resolve "
-            f"none of its names: {'; '.join(reasons)}. Repair this{ours}. As it is, no container would get a device of "
+            f"none of its names: {'; '.join(reasons)}. Repair this{ours}. Until then no container gets a device of "
             f"{kind}."
         )
     return twice if linked is ANY else reasons

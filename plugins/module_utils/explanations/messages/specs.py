@@ -208,7 +208,7 @@ EXPLANATIONS = (
     Explanation(
         id="FC1314",
         title="No runtime finds a device in the specs of another tool",
-        messages=("As it is, no container would get a device of",),
+        messages=("Until then no container gets a device of",),
         means=(
             "Another tool provides the kind, and `on_foreign_kind: use` leaves it to that tool. But no container "
             "runtime of this host resolves a name in those files. The text behind it says why. Nothing was changed."

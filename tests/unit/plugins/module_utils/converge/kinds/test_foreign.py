@@ -201,7 +201,7 @@ def test_theirs_behind_a_link_is_used_where_a_runtime_follows_it(host, tmp_path)
     (tmp_path / "etc").symlink_to("real")
     host.theirs("etc", "a.json", spec("0"))
     told = f"{host.directories[0]} is a symlink, so that podman 5.4.2 reads nothing there"
-    with pytest.raises(CdiError, match=f"{told}. Repair this. As it is, no container would get a device of {KIND}"):
+    with pytest.raises(CdiError, match=f"{told}. Repair this. Until then no container gets a device of {KIND}"):
         host.converge(foreign.USE, [PODMAN])
     assert told in host.converge(foreign.USE, [PODMAN, DOCKER._replace(follows_links=True)]).warnings
 
