@@ -27,6 +27,7 @@ from spec_grammar import good_spec
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, foreign, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.directories import resolved
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
@@ -167,12 +168,16 @@ def make(rng, root, number):
     directories, count = [root / "0", root / "1"][: rng.randint(1, 2)], 0
     for directory in directories:
         state = rng.choice((*["there"] * 14, "missing", "a file", "a link"))
+        other = root / rng.choice(("real", "real", "1" if directory.name == "0" else "0"))
+        if directory.exists() or (state == "a link" and other.is_file()):  # the other one leads here, perhaps
+            state = "there"
         if state == "a file":
             directory.write_text("no directory")
         elif state != "missing":
-            (root / "real" if state == "a link" else directory).mkdir(exist_ok=True)
             if state == "a link":
-                directory.symlink_to("real")
+                other.mkdir(exist_ok=True)
+                directory.symlink_to(other.name)
+            directory.mkdir(exist_ok=True)
             for stem in rng.sample("abcd", rng.randint(1, 3)):
                 case = a_file(rng, number)
                 (directory / f"{stem}{os.path.splitext(case.name)[1]}").write_bytes(case.content)
@@ -306,7 +311,8 @@ def lost(one):
     names = [f"{one.spec['kind']}={device['name']}" for device in one.spec["devices"]]
     by = seen.read_sight(codec.encode(one.spec), one.path).by  # of others the version cap keeps it from being written
     for release, answer in one.answers.items():
-        gone = [name for name in names if answer.get("providers", {}).get(name) != one.path]
+        files_ = {name: os.path.realpath(path) for name, path in answer.get("providers", {}).items()}
+        gone = [name for name in names if files_.get(name) != os.path.realpath(one.path)]
         if gone and ROWS[release] in by:
             yield f"{release}: {gone}: {answer}"
 
@@ -325,7 +331,8 @@ def written(spec, directory, directories, hosts, choice):
     linked = [Linked(f"runtime {release}", ROWS[release]) for release in hosts]
     if not os.path.isdir(directory):
         return "no directory to write to"
-    known, manifest = registry.load(directories), Manifest("", {})
+    known = registry.load(list(map(resolved, directories)))._replace(unread=registry.hidden(directories))
+    directory, manifest = resolved(directory), Manifest("", {})
     found = foreign.providers(spec["kind"], known, manifest) if choice else ()
     try:
         if found:

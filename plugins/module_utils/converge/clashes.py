@@ -65,32 +65,39 @@ def find_clashes(
     """
     _refuse_unclear(ours, {path: one for path, one in registry.unclear.items() if path not in gone}, libraries)
     others = _beside(ours, registry, gone)
-    unread = [one for one in registry.unread if ours.priority in one.priorities]
+    places = frozenset(at for at, one in enumerate(registry.directories) if one == os.path.dirname(ours.path))
+    unread = [one for one in registry.unread if places.intersection(one.priorities)]
     crashes = {path: names for path, names in registry.crashes.items() if path not in gone}
     if not (others or unread or crashes):
         return []
     linked = with_future(libraries())
     _refuse_crashes(ours, crashes, [one for one in linked if one.is_here])
-    return [*_unread(ours, unread, linked), *_unresolved(ours, others, registry.directories, linked)]
+    return [*_unread(ours, places, unread, linked), *_unresolved(ours, others, registry.directories, linked)]
 
 
-def _unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) -> Iterator[str]:
-    """Yield a warning for each runtime of this host that may read nothing in the directory of `ours`.
+def _unread(
+    ours: SpecFile, places: frozenset[int], unread: Sequence[Hidden], linked: Sequence[Linked]
+) -> Iterator[str]:
+    """Yield a warning if a runtime of this host may read nothing in the directory of `ours`.
 
-    Raises CdiError if one certainly does not. Of a runtime that is newer than all we know, nothing is certain.
+    `places` are the indices of that directory: more than one if a spec directory is a link to another one. Raises
+    CdiError if a runtime certainly reads nothing there. Of one that is newer than all we know, nothing is certain.
     """
-    if linked[0] is ANY[0]:
+    if not unread or linked[0] is ANY[0]:
         return
-    for one in unread:
-        hidden = [reader for reader in linked if reader.is_here and one.hides_from(reader)]
-        open_to = {reader.runtime for reader in linked if reader not in hidden}
-        sure = named_libraries((reader for reader in hidden if reader.runtime not in open_to), one.releases)
-        if sure:
-            raise CdiError(
-                f"{ours.path}: {sure} would not find it: {one.path} {one.why}; {REAL_DIRECTORY}, then run this again."
-            )
-        if hidden:
-            yield f"{ours.path}: {named_libraries(hidden, one.releases)} may not find it: {one.path} {one.why}"
+    hidden = [
+        reader
+        for reader in linked
+        if reader.is_here and places <= {at for one in unread if one.hides_from(reader) for at in one.priorities}
+    ]
+    open_to = {reader.runtime for reader in linked if reader not in hidden}
+    releases = {reader.release for reader in hidden}
+    sure = named_libraries((reader for reader in hidden if reader.runtime not in open_to), releases)
+    why = " and ".join(f"{one.path} {one.why}" for one in unread if any(map(one.hides_from, hidden)))
+    if sure:
+        raise CdiError(f"{ours.path}: {sure} would not find it: {why}; {REAL_DIRECTORY}, then run this again.")
+    if hidden:
+        yield f"{ours.path}: {named_libraries(hidden, releases)} may not find it: {why}"
 
 
 def _unresolved(

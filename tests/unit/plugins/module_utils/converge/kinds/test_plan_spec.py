@@ -430,11 +430,18 @@ class TestOtherSpecs:
         assert not (host.root / "real" / FILE).exists()
         assert host.converge(SPEC, linked=[new]).warnings == ()
 
+    def test_a_directory_that_is_a_link_to_another_one_is_read_there(self, host):
+        """/etc/cdi leads to /var/run/cdi: who does not follow it finds the file all the same."""
+        (host.root / "run").mkdir()
+        (host.root / "etc").symlink_to("run")
+        known = registry.load([host.run, host.run])._replace(unread=registry.hidden([host.etc, host.run]))
+        place = (host.run, known, read_manifest(host.state_dir), False, lambda: [Linked("podman 5.4.2", "0.8.0")])
+        assert plan_spec.plan_spec(KIND, SPEC, *place).warnings == ()
+
     def test_of_a_runtime_newer_than_all_known_it_is_a_warning(self, host):
         (host.root / "real").mkdir()
         (host.root / "etc").symlink_to("real")
-        newer = [Linked("podman 9.9", "1.1.0"), Linked("podman 9.9", "newer")]
-        (warning,) = host.converge(SPEC, linked=newer).warnings
+        (warning,) = host.converge(SPEC, linked=[Linked("podman 9.9", name) for name in ("1.1.0", "newer")]).warnings
         assert warning.endswith(f"podman 9.9 may not find it: {host.etc} is a symlink")
 
     def test_a_missing_directory_is_refused_where_a_runtime_then_reads_no_later_one(self, host):
