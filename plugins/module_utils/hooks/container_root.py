@@ -43,31 +43,14 @@ class ContainerRoot:
         With `follow` the name is not a symlink; `make` makes missing directories. The caller closes the descriptor.
         """
         stack = [os.dup(self.root)]
-        left = _parts(path)
-        links = 0
-        while left:
-            name = left.pop()
-            if name == "..":
-                if len(stack) > 1:
-                    os.close(stack.pop())
-                continue
-            if len(stack) == 1 and name in NOT_ENTERED:
-                raise HookError(f"{path}: leads into /{name} of the container; expected a path of its own files")
-            target = _link(stack[-1], name) if left or follow else None
-            if target is not None:
-                links += 1
-                if links > MOST_LINKS:
-                    raise HookError(f"{path}: more than {MOST_LINKS} symlinks lead to it, perhaps in a circle")
-                while target.startswith("/") and len(stack) > 1:
-                    os.close(stack.pop())
-                left += _parts(target)
-            elif len(stack) > DEEPEST:
-                raise HookError(f"{path}: leads more than {DEEPEST} directories deep in the image; expected less")
-            elif left:
-                stack.append(_enter(stack[-1], name, make))
-            else:
-                return _top(stack), name
-        return _top(stack), "."
+        try:
+            name = _walk(stack, path, follow, make)
+        except BaseException:
+            _close(stack)
+            raise
+        directory = stack.pop()
+        _close(stack)
+        return directory, name
 
     def find(self, path: str) -> tuple[int, os.stat_result]:
         """Return (descriptor, status) of the file at `path`, symlinks followed.
@@ -138,28 +121,32 @@ class ContainerRoot:
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Make `text` the content of the file `path`; replace anything there, and make missing directories."""
         directory, name = self.locate(path, make=True)
-        new = _temporary()
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=directory)
-        left = memoryview(os.fsencode(text))
         try:
-            while left:
-                left = left[os.write(handle, left) :]
-        except OSError:
-            os.unlink(new, dir_fd=directory)
-            raise
+            new = _temporary()
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=directory)
+            left = memoryview(os.fsencode(text))
+            try:
+                while left:
+                    left = left[os.write(handle, left) :]
+            except OSError:
+                os.unlink(new, dir_fd=directory)
+                raise
+            finally:
+                os.close(handle)
+            _replace(directory, new, name)
         finally:
-            os.close(handle)
-        replace(directory, new, name)
+            os.close(directory)
 
     def link(self, target: str, path: str) -> None:
         """Make `path` a symlink to `target`. An equal one stays; anything else but a directory is replaced."""
         directory, name = self.locate(path, make=True)
-        if _link(directory, name) == target:
+        try:
+            if _link(directory, name) != target:
+                new = _temporary()
+                os.symlink(target, new, dir_fd=directory)
+                _replace(directory, new, name)
+        finally:
             os.close(directory)
-            return
-        new = _temporary()
-        os.symlink(target, new, dir_fd=directory)
-        replace(directory, new, name)
 
 
 def reopened(handle: int) -> str:
@@ -167,15 +154,45 @@ def reopened(handle: int) -> str:
     return f"/proc/self/fd/{handle}"
 
 
-def replace(directory: int, new: str, name: str) -> None:
-    """Rename `new` to `name`, replacing anything there, and close `directory`."""
+def _replace(directory: int, new: str, name: str) -> None:
+    """Rename `new` to `name`, replacing anything there."""
     try:
         os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
         os.unlink(new, dir_fd=directory)
         raise
-    finally:
-        os.close(directory)
+
+
+def _walk(stack: list[int], path: str, follow: bool, make: bool) -> str:
+    """Enter the directories of `path`, see `locate`; return the name in the last one.
+
+    `stack`: descriptors of the root directory and of the directories entered since. The caller closes them.
+    """
+    left = _parts(path)
+    links = 0
+    while left:
+        name = left.pop()
+        if name == "..":
+            if len(stack) > 1:
+                os.close(stack.pop())
+            continue
+        if len(stack) == 1 and name in NOT_ENTERED:
+            raise HookError(f"{path}: leads into /{name} of the container; expected a path of its own files")
+        target = _link(stack[-1], name) if left or follow else None
+        if target is not None:
+            links += 1
+            if links > MOST_LINKS:
+                raise HookError(f"{path}: more than {MOST_LINKS} symlinks lead to it, perhaps in a circle")
+            while target.startswith("/") and len(stack) > 1:
+                os.close(stack.pop())
+            left += _parts(target)
+        elif len(stack) > DEEPEST:
+            raise HookError(f"{path}: leads more than {DEEPEST} directories deep in the image; expected less")
+        elif left:
+            stack.append(_enter(stack[-1], name, make))
+        else:
+            return name
+    return "."
 
 
 def _temporary() -> str:
@@ -209,7 +226,6 @@ def _enter(directory: int, name: str, make: bool) -> int:
     return os.open(name, DIRECTORY, dir_fd=directory)
 
 
-def _top(stack: list[int]) -> int:
-    for handle in stack[:-1]:
+def _close(handles: list[int]) -> None:
+    for handle in handles:
         os.close(handle)
-    return stack[-1]

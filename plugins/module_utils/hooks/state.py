@@ -65,11 +65,15 @@ def _read(file: str) -> bytes:
     content = bytearray()
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC) if file else 0
-        while len(content) <= LARGEST:
-            chunk = os.read(handle, 1 << 16)
-            if not chunk:
-                return bytes(content)
-            content += chunk
+        try:
+            while len(content) <= LARGEST:
+                chunk = os.read(handle, 1 << 16)
+                if not chunk:
+                    return bytes(content)
+                content += chunk
+        finally:
+            if file:
+                os.close(handle)
     except OSError as error:
         raise HookError(f"{file or 'standard input'}: can't be read: {error.strerror}") from None
     raise HookError(f"{file or 'standard input'}: is larger than {LARGEST >> 20} MiB; expected a JSON object")
