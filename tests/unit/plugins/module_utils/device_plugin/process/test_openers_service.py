@@ -131,7 +131,7 @@ def test_where_there_is_no_socket_the_daemon_looks_itself(tmp_path, monkeypatch)
 
 
 def test_an_answer_that_is_no_answer_is_told(serve):
-    service = serve("echo", "hello")
+    service = serve("sh", "-c", "read question; echo hello")
     seen = openers_service.Channel(service.path).look([NUMBER])
     assert seen == OpenersSeen(trouble=f"{service.path}: no answer; `journalctl -u 'fleet-cdi-openers@*'` may say why")
 
