@@ -140,6 +140,17 @@ def test_what_a_spec_asks_for_is_there_before_the_container_starts(podman, spec,
     assert again.stdout.split() == ["711"], again.stderr
 
 
+def test_an_image_that_includes_hundreds_of_missing_files_starts(podman, spec, installed, image):
+    """Under crun the hook has the container's limits: 1024 descriptors."""
+    (image / "etc").mkdir(exist_ok=True)
+    (image / "usr/lib/more").mkdir(parents=True, exist_ok=True)
+    lines = [f"include /usr/lib/more/no/{number}.conf\n" for number in range(900)]
+    (image / "etc/ld.so.conf").write_text("".join(lines))
+    spec(content(installed, "--folder", PLACE))
+    done = podman("echo started", f"--device={KIND}=one")
+    assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
+
+
 def test_a_read_only_container_has_it_too(podman, spec, installed):
     spec(content(installed, "--link=target::/etc/link", f"--folder={PLACE}"))
     seen = podman("busybox readlink /etc/link; busybox touch /etc/file", "--read-only", "--device", f"{KIND}=one")
