@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.state import loads
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.state import container_process, loads
 
 from .conftest import COLLECTIONS, tree
 
@@ -131,6 +132,17 @@ def test_it_does_not_wait_for_ever(bundle, blocked):
         running.wait(60)
         said = "createContainer: is not done after 1 s, so the container can't start; --timeout allows more [FC1409]"
         assert (running.returncode, running.stderr.read()) == (1, f"cdi-hook: {said}\n")
+
+
+def test_the_file_of_a_state_is_closed(tmp_path):
+    file = tmp_path / "state"
+    before = os.listdir("/proc/self/fd")
+    file.write_text('{"id": "a", "pid": 1}')
+    assert container_process(str(file)) == ("a", 1)
+    file.write_text(" " * (4 << 20) + "{}")
+    with pytest.raises(HookError, match="is larger than 4 MiB"):
+        container_process(str(file))
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_a_state_that_is_too_large(bundle):
