@@ -147,7 +147,7 @@ def test_an_image_that_includes_hundreds_of_missing_files_starts(podman, spec, i
     lines = [f"include /usr/lib/more/no/{number}.conf\n" for number in range(900)]
     (image / "etc/ld.so.conf").write_text("".join(lines))
     spec(content(installed, "--folder", PLACE))
-    done = podman("echo started", f"--device={KIND}=one")
+    done = podman("echo started", "--ulimit=nofile=1024:1024", f"--device={KIND}=one")
     assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
 
 
